@@ -1,0 +1,1 @@
+//! NVMe/TCP host in user space.

@@ -1,0 +1,2 @@
+//! The Ashlar command line.
+fn main() {}

@@ -1,0 +1,2 @@
+//! The Ashlar daemon.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Per-core executor on io_uring.
