@@ -1,1 +1,3 @@
-//! Whole-system tests.
+//! Whole-system tests: real Linux hosts, and the rules of the code base itself.
+
+pub mod guest;

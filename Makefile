@@ -1,0 +1,41 @@
+# Everything one does often. `make` alone lists it.
+
+CARGO ?= cargo
+# The duration of each fuzz target, and of each point of the benchmark table.
+FUZZ_SECONDS ?= 60
+
+.PHONY: help setup build test lint demo bench fuzz clean
+
+help: ## list these targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+
+setup: ## install what the other targets need (apt on Debian; elsewhere it names the packages)
+	@ops/setup
+
+build: ## build ashlard and ashlar, optimised
+	@ops/setup build
+	$(CARGO) build --locked --release --workspace --bins
+
+test: ## run every test, those with real Linux hosts in QEMU too
+	@ops/setup build test
+	@ops/run-tests
+
+lint: ## check formatting and let clippy judge; warnings are errors
+	@ops/setup build
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+demo: ## serve a namespace, move verified data through it, attach it to a real Linux
+	@ops/setup build test
+	@ops/demo
+
+bench: ## measure and print the table of docs/performance.md
+	@ops/setup build bench
+	@ops/bench
+
+fuzz: ## throw broken input at every parser for FUZZ_SECONDS each
+	@ops/setup build
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) ops/fuzz
+
+clean: ## remove what was built (kernels for the tests stay in the cache)
+	$(CARGO) clean
