@@ -1,5 +1,7 @@
 # Everything one does often. `make` alone lists it.
 
+# Where rustup puts cargo, for shells that have not been told yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
 # The duration of each fuzz target, and of each point of the benchmark table.
 FUZZ_SECONDS ?= 60
@@ -7,7 +9,7 @@ FUZZ_SECONDS ?= 60
 .PHONY: help setup build test lint demo bench fuzz clean
 
 help: ## list these targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what the other targets need (apt on Debian; elsewhere it names the packages)
 	@ops/setup

@@ -1,3 +1,4 @@
 //! Whole-system tests: real Linux hosts, and the rules of the code base itself.
 
 pub mod guest;
+pub mod tidy;

@@ -27,7 +27,8 @@ check "connects" nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.test \
     --hostid 11111111-1111-1111-1111-111111111111
 eventually "device appears" test -b /dev/nvme0n1
 check "identifies" nvme id-ctrl /dev/nvme0
-check "fio verifies" fio --name=v --filename=/dev/nvme0n1 --size=4M --rw=write --bs=64k --verify=crc32c --direct=1
+check "fio verifies" fio --name=v --filename=/dev/nvme0n1 --size=4M --rw=write --bs=64k --direct=1 \
+    --verify=crc32c
 equal "the test answers" "$(ask reach 4420)" "reached"
 check "disconnects" nvme disconnect -n nqn.test
 "#;

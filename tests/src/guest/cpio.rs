@@ -80,7 +80,7 @@ impl<W: Write> Archive<W> {
             .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a name is larger than 4 GiB"))?;
         let inode = self.next_inode;
         self.next_inode += 1;
-        // Magic; inode, mode, uid, gid, links, mtime, size, device of the file system, device, name size, sum.
+        // Inode, mode, uid, gid, links, mtime, size, the file system's device, own device, name's size, sum.
         let fields = [inode, mode, 0, 0, 1, 0, size, 0, 0, device.0, device.1, name_size, 0]
             .map(|f| format!("{f:08x}"));
         self.put(b"070701")?;
