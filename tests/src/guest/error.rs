@@ -40,7 +40,7 @@ pub enum GuestError {
         module: String,
     },
     /// The guest said nothing that was waited for within the limit.
-    #[error("guest {name} was not done after {limit:?}; its output ends with\n{tail}\n({log})", log = log.display())]
+    #[error("guest {name} was not done after {limit:?}; its output ends with\n{tail}\n({log:?})")]
     TimedOut {
         /// The guest's name.
         name: String,
@@ -52,7 +52,7 @@ pub enum GuestError {
         log: PathBuf,
     },
     /// The guest's script failed, or the guest ended without a word.
-    #[error("guest {name}: {what}; its output ends with\n{tail}\n({log})", log = log.display())]
+    #[error("guest {name}: {what}; its output ends with\n{tail}\n({log:?})")]
     Failed {
         /// The guest's name.
         name: String,
