@@ -1,0 +1,11 @@
+//! TCP through the ring.
+
+mod gather;
+mod listener;
+pub(crate) mod provided;
+mod stream;
+
+pub use gather::Gather;
+pub use listener::Listener;
+pub use provided::Received;
+pub use stream::{Stream, StreamOptions};

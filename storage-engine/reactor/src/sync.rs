@@ -1,0 +1,197 @@
+//! Waiting for one another within a core: no atomics, no locks.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Wakes tasks of the same core that wait for something to happen.
+///
+/// `notify_one` wakes the longest waiting task, or lets the next `notified` pass at once if none waits.
+/// `notify_all` wakes those that wait now.
+#[derive(Default)]
+pub struct Notify {
+    permit: Cell<bool>,
+    waiting: RefCell<VecDeque<Rc<Waiter>>>,
+    /// Length of the list at which those who have gone are swept out.
+    sweep_at: Cell<usize>,
+}
+
+/// Shortest list that is worth sweeping.
+const SWEEP_MIN: usize = 16;
+
+struct Waiter {
+    woken: Cell<bool>,
+    waker: RefCell<Waker>,
+}
+
+impl fmt::Debug for Notify {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notify").field("waiting", &self.waiting.borrow().len()).finish()
+    }
+}
+
+impl Notify {
+    /// Nobody waits yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Wakes one waiter, or stores one permit.
+    pub fn notify_one(&self) {
+        loop {
+            let Some(waiter) = self.waiting.borrow_mut().pop_front() else {
+                self.permit.set(true);
+                return;
+            };
+            // One reference is ours; without a second the waiter has gone.
+            if Rc::strong_count(&waiter) > 1 {
+                waiter.woken.set(true);
+                waiter.waker.borrow().wake_by_ref();
+                return;
+            }
+        }
+    }
+
+    /// Wakes everybody who waits.
+    pub fn notify_all(&self) {
+        for waiter in self.waiting.take() {
+            waiter.woken.set(true);
+            waiter.waker.borrow().wake_by_ref();
+        }
+    }
+
+    fn queue(&self, waiter: Rc<Waiter>) {
+        let mut waiting = self.waiting.borrow_mut();
+        if waiting.len() >= self.sweep_at.get().max(SWEEP_MIN) {
+            waiting.retain(|waiter| Rc::strong_count(waiter) > 1);
+            self.sweep_at.set(waiting.len() * 2);
+        }
+        waiting.push_back(waiter);
+    }
+
+    /// Waits to be woken. The place in the queue is taken at the first poll.
+    pub fn notified(&self) -> Notified<'_> {
+        Notified { notify: self, waiter: None }
+    }
+}
+
+/// See [`Notify::notified`].
+#[must_use = "does nothing until it is awaited"]
+pub struct Notified<'a> {
+    notify: &'a Notify,
+    waiter: Option<Rc<Waiter>>,
+}
+
+impl fmt::Debug for Notified<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notified").field("queued", &self.waiter.is_some()).finish()
+    }
+}
+
+impl Future for Notified<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        match &self.waiter {
+            Some(waiter) if waiter.woken.get() => {
+                self.waiter = None;
+                Poll::Ready(())
+            }
+            Some(waiter) => {
+                *waiter.waker.borrow_mut() = context.waker().clone();
+                Poll::Pending
+            }
+            None if self.notify.permit.replace(false) => Poll::Ready(()),
+            None => {
+                let waiter =
+                    Rc::new(Waiter { woken: Cell::new(false), waker: RefCell::new(context.waker().clone()) });
+                self.notify.queue(Rc::clone(&waiter));
+                self.waiter = Some(waiter);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Notified<'_> {
+    fn drop(&mut self) {
+        // A wake-up that nobody will see goes to the next.
+        if self.waiter.take().is_some_and(|waiter| waiter.woken.get()) {
+            self.notify.notify_one();
+        }
+    }
+}
+
+/// A task's result, to be awaited on the same core. Dropping it lets the task go on.
+pub struct JoinHandle<T> {
+    shared: Rc<Joint<T>>,
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JoinHandle")
+    }
+}
+
+struct Joint<T> {
+    value: Cell<Option<T>>,
+    waker: Cell<Option<Waker>>,
+}
+
+/// The task was dropped before it ended, because its core stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the task was dropped before it ended")]
+pub struct Dropped;
+
+struct Giver<T>(Rc<Joint<T>>);
+
+impl<T> Drop for Giver<T> {
+    fn drop(&mut self) {
+        if let Some(waker) = self.0.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// Starts a task on the current core whose result can be awaited.
+pub fn spawn_join<T: 'static>(future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
+    let shared = Rc::new(Joint { value: Cell::new(None), waker: Cell::new(None) });
+    let giver = Giver(Rc::clone(&shared));
+    crate::spawn(async move {
+        let value = future.await;
+        giver.0.value.set(Some(value));
+    });
+    JoinHandle { shared }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, Dropped>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(value) = self.shared.value.take() {
+            return Poll::Ready(Ok(value));
+        }
+        if Rc::strong_count(&self.shared) == 1 {
+            return Poll::Ready(Err(Dropped));
+        }
+        self.shared.waker.set(Some(context.waker().clone()));
+        Poll::Pending
+    }
+}
+
+/// Lets other ready tasks of this core run first.
+pub async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
