@@ -78,8 +78,8 @@ statuses! {
     INTERNAL_ERROR = 0, 0x06, "Internal Error", MaySucceed;
     ABORT_REQUESTED = 0, 0x07, "Command Abort Requested", MaySucceed;
     ABORTED_SQ_DELETION = 0, 0x08, "Command Aborted due to SQ Deletion", MaySucceed;
-    /// The pair fails together; the first half's own status says whether a retry helps.
-    ABORTED_FAILED_FUSED = 0, 0x09, "Command Aborted due to Failed Fused Command", Futile;
+    /// The pair fails together: the other half's own status says whether a retry helps.
+    ABORTED_FAILED_FUSED = 0, 0x09, "Command Aborted due to Failed Fused Command", MaySucceed;
     ABORTED_MISSING_FUSED = 0, 0x0A, "Command Aborted due to Missing Fused Command", Futile;
     INVALID_NAMESPACE_OR_FORMAT = 0, 0x0B, "Invalid Namespace or Format", Futile;
     COMMAND_SEQUENCE_ERROR = 0, 0x0C, "Command Sequence Error", Futile;
@@ -143,9 +143,14 @@ statuses! {
     INSUFFICIENT_DISCOVERY_RESOURCES = 1, 0x32, "Insufficient Discovery Resources", MaySucceed;
     /// Of a Dataset Management, Read, Write or Compare command in the NVM command set.
     CONFLICTING_ATTRIBUTES = 1, 0x80, "Conflicting Attributes", Futile;
-    INVALID_PROTECTION_INFORMATION = 1, 0x81, "Invalid Protection Information", Futile;
+    /// The number is also Controller Busy of Connect, whose rule stands here: no namespace of ours has protection
+    /// information.
+    INVALID_PROTECTION_INFORMATION = 1, 0x81, "Invalid Protection Information", MaySucceed;
     WRITE_TO_READ_ONLY_RANGE = 1, 0x82, "Attempted Write to Read Only Range", Futile;
     COMMAND_SIZE_LIMIT_EXCEEDED = 1, 0x83, "Command Size Limit Exceeded", Futile;
+    /// The discovery log changed while it was read.
+    DISCOVERY_RESTART = 1, 0x90, "Discover Restart", MaySucceed;
+    AUTHENTICATION_REQUIRED = 1, 0x91, "Authentication Required", Futile;
     UNRECOVERED_WRITE = 2, 0x80, "Write Fault", Futile;
     UNRECOVERED_READ = 2, 0x81, "Unrecovered Read Error", Futile;
     GUARD_CHECK = 2, 0x82, "End-to-end Guard Check Error", Futile;
@@ -163,11 +168,12 @@ statuses! {
     ABORTED_BY_HOST = 3, 0x71, "Command Aborted By Host", MaySucceed;
 }
 
-/// Codes of Fabrics commands. They share numbers with the NVM command set: which applies, the opcode says.
+/// Codes of Fabrics commands. They share numbers with the NVM command set: which applies, the opcode says. The
+/// retry rule of a shared number suits both.
 impl Status {
     /// Incompatible Format: a RECFMT that is not supported. Connect, Disconnect.
     pub const CONNECT_INCOMPATIBLE_FORMAT: Status = Status(0x180);
-    /// Controller Busy: the controller already has an association. DNR clear by [`Status::fabrics_field`].
+    /// Controller Busy: the controller already has an association.
     pub const CONNECT_CONTROLLER_BUSY: Status = Status(0x181);
     /// Connect Invalid Parameters; DW0 says which (see `fabrics::InvalidParameter`).
     pub const CONNECT_INVALID_PARAMETERS: Status = Status(0x182);
@@ -177,10 +183,6 @@ impl Status {
     pub const CONNECT_INVALID_HOST: Status = Status(0x184);
     /// Invalid Queue Type: Disconnect on the admin queue.
     pub const DISCONNECT_INVALID_QUEUE_TYPE: Status = Status(0x185);
-    /// Discover Restart: the discovery log changed while it was read.
-    pub const DISCOVERY_RESTART: Status = Status(0x190);
-    /// Authentication Required.
-    pub const AUTHENTICATION_REQUIRED: Status = Status(0x191);
 
     /// Names of the Fabrics codes (NVMe Base 2.0 figure 98).
     #[must_use]
@@ -192,22 +194,8 @@ impl Status {
             0x183 => Some("Connect Restart Discovery"),
             0x184 => Some("Connect Invalid Host"),
             0x185 => Some("Invalid Queue Type"),
-            0x190 => Some("Discover Restart"),
-            0x191 => Some("Authentication Required"),
             _ => self.name(),
         }
-    }
-
-    /// The field of a Fabrics command's completion: Controller Busy, Restart Discovery and Discover Restart may
-    /// succeed later; a denied Connect never does (NVME N12).
-    #[must_use]
-    pub const fn fabrics_field(self) -> StatusField {
-        let retry = match self.0 {
-            0x181 | 0x190 => Retry::MaySucceed,
-            0x180 | 0x182..=0x185 | 0x191 => Retry::Futile,
-            _ => self.retry(),
-        };
-        StatusField::new(self, retry)
     }
 
     /// From a code type and a code. Bits of `sct` above 2 are dropped.
@@ -255,9 +243,11 @@ impl Status {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name().or(self.fabrics_name()) {
-            Some(name) => f.write_str(name),
-            None => write!(f, "status {:x}h/{:02x}h", self.sct(), self.sc()),
+        match (self.name(), self.fabrics_name()) {
+            // The number alone does not say which command set's it is.
+            (Some(name), Some(fabrics)) if name != fabrics => write!(f, "{name} (of Fabrics: {fabrics})"),
+            (Some(name), _) | (None, Some(name)) => f.write_str(name),
+            (None, None) => write!(f, "status {:x}h/{:02x}h", self.sct(), self.sc()),
         }
     }
 }

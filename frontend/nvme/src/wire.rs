@@ -2,6 +2,9 @@
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+/// The little-endian integers that the structures' fields are.
+pub use zerocopy::little_endian::{U16, U32, U64, U128};
+
 /// Bytes that are no valid structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
@@ -53,6 +56,11 @@ pub trait Wire: FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned + Si
     fn mut_from(bytes: &mut [u8]) -> Result<&mut Self, DecodeError> {
         let have = bytes.len();
         Self::mut_from_prefix(bytes).map(|(v, _)| v).map_err(|_| Self::truncated(have))
+    }
+
+    /// The structure's bytes as they travel.
+    fn bytes(&self) -> &[u8] {
+        self.as_bytes()
     }
 
     /// Writes the structure at the start of `out`; returns its size.

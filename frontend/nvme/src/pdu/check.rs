@@ -219,15 +219,13 @@ impl HeaderRules {
     /// Digest flags must say what was negotiated; reserved flags are not judged.
     fn check_flags(&self, kind: PduKind, ch: &CommonHeader) -> Result<(), HeaderError> {
         let has = |flag: u8| ch.flags & flag != 0;
-        let header_digest = kind.has_header_digest() && self.header_digest.is_on();
-        let bad = if !kind.has_header_digest() {
-            has(flags::HDGSTF) || has(flags::DDGSTF)
-        } else {
-            has(flags::HDGSTF) != header_digest
+        let header_digest = self.header_digest.is_on();
+        // FLAGS is reserved in the others.
+        let bad = kind.has_header_digest()
+            && (has(flags::HDGSTF) != header_digest
                 || (has(flags::DDGSTF) && (!self.data_digest.is_on() || !kind.carries_data()))
                 // SUCCESS belongs to the last PDU of a transfer (NVMe-TCP 1.0 §3.6.2.9).
-                || (kind == PduKind::C2hData && has(flags::SUCCESS) && !has(flags::LAST_PDU))
-        };
+                || (kind == PduKind::C2hData && has(flags::SUCCESS) && !has(flags::LAST_PDU)));
         if bad { Err(HeaderError::invalid(offset::FLAGS)) } else { Ok(()) }
     }
 
