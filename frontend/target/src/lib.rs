@@ -1,1 +1,13 @@
-//! NVMe/TCP target.
+//! NVMe/TCP target: subsystems and controllers over TCP, on the data cores, in front of any [`Backend`].
+//!
+//! | module | what | runs on |
+//! |---|---|---|
+//! | [`backend`] | the trait behind every namespace, with its data types | data core |
+//! | [`inventory`] | what is served, to whom: subsystems, namespaces, hosts, portals | everywhere, immutable |
+//! | [`controller`] | a controller's state machine and all admin commands; no sockets | owner core |
+//! | [`limits`] | named limits | |
+
+pub mod backend;
+pub mod controller;
+pub mod inventory;
+pub mod limits;

@@ -6,6 +6,9 @@ use std::mem;
 use crate::buffer::IoBuf;
 use crate::limits::{GATHER_HEADER_BYTES, GATHER_SEGMENTS};
 
+/// What [`Gather::zeroes`] sends.
+static ZEROES: [u8; 128 * 1024] = [0; 128 * 1024];
+
 /// Bytes to be sent, in order, without copying the payload. Reused from send to send, it allocates nothing.
 pub struct Gather {
     headers: Box<[u8]>,
@@ -105,6 +108,22 @@ impl Gather {
         Ok(())
     }
 
+    /// Appends `len` zero bytes, which are nowhere written and nowhere kept. False if there is no room or they are
+    /// more than 128 KiB.
+    #[must_use]
+    pub fn zeroes(&mut self, len: usize) -> bool {
+        if self.segments.len() >= GATHER_SEGMENTS || len > ZEROES.len() {
+            return false;
+        }
+        if len > 0 {
+            // The kernel only reads what is sent.
+            self.segments.push(libc::iovec { iov_base: ZEROES.as_ptr().cast_mut().cast(), iov_len: len });
+            self.open = false;
+            self.remaining += len;
+        }
+        true
+    }
+
     /// Points the message at what is unsent.
     pub(crate) fn message(&mut self) -> *const libc::msghdr {
         let unsent = &mut self.segments[self.sent..];
@@ -185,6 +204,15 @@ mod tests {
             assert_eq!(contents(&gather), &b"abcd2345e"[cut..]);
             assert_eq!(gather.is_empty(), cut == 9);
         }
+    }
+
+    #[test]
+    fn zeroes_take_no_buffer() {
+        let mut gather = Gather::new();
+        gather.header(1).expect("room")[0] = 1;
+        assert!(gather.zeroes(3));
+        assert!(!gather.zeroes(ZEROES.len() + 1));
+        assert_eq!(contents(&gather), [1, 0, 0, 0]);
     }
 
     #[test]
