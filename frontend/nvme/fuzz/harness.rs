@@ -109,7 +109,12 @@ fn pdu(rules: &HeaderRules, bytes: &[u8]) {
 fn whole_header(layout: &PduLayout, bytes: &[u8]) {
     let span = |r: Result<(), HeaderError>, offset: u32, len: u32| {
         if r.is_ok() {
-            assert!(len > 0 && offset.checked_add(len).is_some() && offset % 4 == 0 && len % 4 == 0);
+            assert!(
+                len > 0
+                    && offset.checked_add(len).is_some()
+                    && offset.is_multiple_of(4)
+                    && len.is_multiple_of(4)
+            );
         }
     };
     match layout.kind {
@@ -120,7 +125,7 @@ fn whole_header(layout: &PduLayout, bytes: &[u8]) {
         }
         PduKind::IcResp => {
             if let Ok(Ok(p)) = IcResp::ref_from(bytes).map(IcResp::params) {
-                assert!(p.maxh2cdata >= 4096 && p.maxh2cdata % 4 == 0);
+                assert!(p.maxh2cdata >= 4096 && p.maxh2cdata.is_multiple_of(4));
             }
         }
         PduKind::H2cData => {
@@ -177,7 +182,7 @@ fn command(sqe: &Sqe, capsule_data: u32) {
     let dsm = DsmCommand::from_sqe(sqe);
     assert!((1..=256).contains(&dsm.nr) && dsm.bytes() <= 4096);
     let log = GetLogPageCommand::from_sqe(sqe);
-    assert!(log.len >= 4 && log.len % 4 == 0);
+    assert!(log.len >= 4 && log.len.is_multiple_of(4));
     let _ = (Cns::try_from(IdentifyCommand::from_sqe(sqe).cns), LogId::try_from(log.lid));
     let get = GetFeaturesCommand::from_sqe(sqe);
     let _ = (FeatureId::try_from(get.fid), Select::try_from(get.sel), SetFeaturesCommand::from_sqe(sqe));

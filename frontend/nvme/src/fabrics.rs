@@ -330,7 +330,8 @@ macro_rules! over_sqe {
 }
 over_sqe!(ConnectCommand, PropertyCommand, DisconnectCommand);
 
-/// Where Connect's data is: 1024 bytes, in the capsule or by transport. Another length is Data SGL Length Invalid.
+/// Where Connect's data is: 1024 bytes, in the capsule or by transport. Another length is Data SGL Length
+/// Invalid.
 pub fn connect_data_pointer(sqe: &Sqe, capsule_data: u32) -> Result<DataPointer, Status> {
     let data = DataPointer::parse(sqe, capsule_data)?;
     if data.len() as usize == ConnectData::SIZE { Ok(data) } else { Err(Status::DATA_SGL_LENGTH_INVALID) }

@@ -66,7 +66,8 @@ impl fmt::Display for Qid {
     }
 }
 
-/// Command identifier, unique among a queue's outstanding commands. FFFFh is not used (NVMe Base 2.0 §3.3.3.1).
+/// Command identifier, unique among a queue's outstanding commands. FFFFh is not used (NVMe Base 2.0
+/// §3.3.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CommandId(pub u16);
 

@@ -70,9 +70,9 @@ pub enum DataPointer {
 impl DataPointer {
     /// Checks PSDT and the descriptor of `sqe`, whose capsule carries `capsule_data` bytes of data.
     ///
-    /// Statuses by NVMe Base 2.0 §4.1.2 and NVME N5: PRP or a reserved PSDT is Invalid Field; a descriptor other
-    /// than 01h and 5Ah is SGL Descriptor Type Invalid; an offset beyond the capsule is SGL Offset Invalid; a
-    /// length beyond it is Data SGL Length Invalid.
+    /// Statuses by NVMe Base 2.0 §4.1.2 and NVME N5: PRP or a reserved PSDT is Invalid Field; a descriptor
+    /// other than 01h and 5Ah is SGL Descriptor Type Invalid; an offset beyond the capsule is SGL Offset
+    /// Invalid; a length beyond it is Data SGL Length Invalid.
     pub fn parse(sqe: &Sqe, capsule_data: u32) -> Result<DataPointer, Status> {
         match sqe.psdt()? {
             Psdt::Prp => return Err(Status::INVALID_FIELD),
@@ -108,7 +108,8 @@ impl DataPointer {
 }
 
 impl SglDescriptor {
-    /// Checks this descriptor against a capsule with `capsule_data` bytes of data; see [`DataPointer::parse`].
+    /// Checks this descriptor against a capsule with `capsule_data` bytes of data; see
+    /// [`DataPointer::parse`].
     pub fn locate(&self, capsule_data: u32) -> Result<DataPointer, Status> {
         let len = self.length.get();
         match self.identifier {

@@ -53,8 +53,8 @@ macro_rules! statuses {
                 }
             }
 
-            /// The Do-Not-Retry rule (NVME N12): set for what the host did wrong and for denied Connects; clear for
-            /// what passes (starting, draining, moved, busy) and for everything path-related.
+            /// The Do-Not-Retry rule (NVME N12): set for what the host did wrong and for denied Connects;
+            /// clear for what passes (starting, draining, moved, busy) and for everything path-related.
             #[must_use]
             pub const fn retry(self) -> Retry {
                 match (self.0 >> 8, self.0 & 0xFF) {
@@ -143,8 +143,8 @@ statuses! {
     INSUFFICIENT_DISCOVERY_RESOURCES = 1, 0x32, "Insufficient Discovery Resources", MaySucceed;
     /// Of a Dataset Management, Read, Write or Compare command in the NVM command set.
     CONFLICTING_ATTRIBUTES = 1, 0x80, "Conflicting Attributes", Futile;
-    /// The number is also Controller Busy of Connect, whose rule stands here: no namespace of ours has protection
-    /// information.
+    /// The number is also Controller Busy of Connect, whose rule stands here: no namespace of ours has
+    /// protection information.
     INVALID_PROTECTION_INFORMATION = 1, 0x81, "Invalid Protection Information", MaySucceed;
     WRITE_TO_READ_ONLY_RANGE = 1, 0x82, "Attempted Write to Read Only Range", Futile;
     COMMAND_SIZE_LIMIT_EXCEEDED = 1, 0x83, "Command Size Limit Exceeded", Futile;
@@ -168,8 +168,8 @@ statuses! {
     ABORTED_BY_HOST = 3, 0x71, "Command Aborted By Host", MaySucceed;
 }
 
-/// Codes of Fabrics commands. They share numbers with the NVM command set: which applies, the opcode says. The
-/// retry rule of a shared number suits both.
+/// Codes of Fabrics commands. They share numbers with the NVM command set: which applies, the opcode says.
+/// The retry rule of a shared number suits both.
 impl Status {
     /// Incompatible Format: a RECFMT that is not supported. Connect, Disconnect.
     pub const CONNECT_INCOMPATIBLE_FORMAT: Status = Status(0x180);

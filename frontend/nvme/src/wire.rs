@@ -96,7 +96,9 @@ pub(crate) use wire;
 
 /// A C-like enum with its codes: `TryFrom` the code type, `code()`.
 macro_rules! coded {
-    ($(#[$meta:meta])* $name:ident: $int:ty, $field:literal { $($(#[$vmeta:meta])* $variant:ident = $code:expr,)+ }) => {
+    ($(#[$meta:meta])* $name:ident: $int:ty, $field:literal {
+        $($(#[$vmeta:meta])* $variant:ident = $code:expr,)+
+    }) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr($int)]

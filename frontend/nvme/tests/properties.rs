@@ -78,7 +78,9 @@ proptest! {
     }
 
     #[test]
-    fn data_pdus_come_back(f in framing(), cid: u16, ttag: u16, at in 0u32..0x4000_0000, dwords in 1u32..0x8000) {
+    fn data_pdus_come_back(
+        f in framing(), cid: u16, ttag: u16, at in 0u32..0x4000_0000, dwords in 1u32..0x8000,
+    ) {
         let (datao, datal) = (at & !3, dwords * 4);
         let p = H2cData::new(f, CommandId(cid), ttag, datao, datal, Last::Yes);
         let layout = rules_for(f, Direction::HostToController).check(&p.ch).expect("valid");
@@ -149,7 +151,9 @@ proptest! {
     }
 
     #[test]
-    fn connection_setup_comes_back(hpda in 0..=Pda::MAX, header: bool, data: bool, r2t in 1u32.., max in 4096u32..) {
+    fn connection_setup_comes_back(
+        hpda in 0..=Pda::MAX, header: bool, data: bool, r2t in 1u32.., max in 4096u32..,
+    ) {
         let pda = Pda::new(hpda).expect("in range");
         let digests = DigestGrant { header: DigestUse::from(header), data: DigestUse::from(data) };
         let p = IcReq::new(pda, digests, r2t).params().expect("valid");
@@ -210,7 +214,8 @@ proptest! {
 
     #[test]
     fn log_requests_come_back(
-        lid: u8, lsp in 0u8..128, dwords in 1u64..=1 << 32, lpo: u64, lsi: u16, csi: u8, retain: bool, index: bool,
+        lid: u8, lsp in 0u8..128, dwords in 1u64..=1 << 32, lpo: u64, lsi: u16, csi: u8,
+        retain: bool, index: bool,
     ) {
         let want = GetLogPageCommand {
             lid,
@@ -235,7 +240,9 @@ proptest! {
     }
 
     #[test]
-    fn connects_come_back(hostid: [u8; 16], cntlid: u16, qid: u16, sqsize: u16, kato: u32, name in "[a-z0-9:]{1,150}") {
+    fn connects_come_back(
+        hostid: [u8; 16], cntlid: u16, qid: u16, sqsize: u16, kato: u32, name in "[a-z0-9:]{1,150}",
+    ) {
         let nqn = Nqn::parse(&format!("nqn.2026-01.io.{name}x")).or_else(|_| Nqn::parse("nqn.2026-01.io.x"));
         let nqn = nqn.expect("valid");
         let data = ConnectData::new(HostId(hostid), Cntlid(cntlid), &Nqn::discovery(), &nqn);

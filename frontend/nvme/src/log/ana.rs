@@ -40,7 +40,8 @@ impl AnaLogHeader {
     }
 }
 
-/// Header of a group, 32 bytes; `nnsids` identifiers of 4 bytes follow, unless the host asked for groups only.
+/// Header of a group, 32 bytes; `nnsids` identifiers of 4 bytes follow, unless the host asked for groups
+/// only.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct AnaGroupDescriptor {

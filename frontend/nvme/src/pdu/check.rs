@@ -1,9 +1,10 @@
 //! Strict checking of a received PDU's common header: where its parts lie, or exactly which field is wrong.
 //!
-//! A receiver has the 8 bytes of the common header and what was negotiated. [`HeaderRules::check`] then says how
-//! long header, padding, data and digests are, or gives the fatal error status and information for the termination
-//! request. It is total: every 8 bytes are either a layout or an error, and a layout's parts always add up to PLEN.
-//! Fields are judged in the order in which they lie, so that the information names the first wrong one.
+//! A receiver has the 8 bytes of the common header and what was negotiated. [`HeaderRules::check`] then says
+//! how long header, padding, data and digests are, or gives the fatal error status and information for the
+//! termination request. It is total: every 8 bytes are either a layout or an error, and a layout's parts
+//! always add up to PLEN. Fields are judged in the order in which they lie, so that the information names the
+//! first wrong one.
 
 use crate::pdu::header::{CommonHeader, DigestUse, Pda, PduKind, flags};
 use crate::pdu::term::{FatalErrorStatus, TermReq};

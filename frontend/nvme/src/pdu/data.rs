@@ -103,7 +103,8 @@ impl C2hData {
         check_span(self.datao.get(), self.datal.get(), layout)
     }
 
-    /// Whether it ends the transfer, and the command with it. SUCCESS without LAST is refused by the header check.
+    /// Whether it ends the transfer, and the command with it. SUCCESS without LAST is refused by the header
+    /// check.
     #[must_use]
     pub fn last(&self) -> Last {
         match (self.ch.flags & flags::LAST_PDU != 0, self.ch.flags & flags::SUCCESS != 0) {

@@ -185,8 +185,8 @@ impl Framing {
         self.pdo(kind, data_len).saturating_sub(head)
     }
 
-    /// The common header of a PDU of `kind` with `data_len` bytes of data (at most 2^32 − 256); `extra` are the
-    /// flags besides the digests'.
+    /// The common header of a PDU of `kind` with `data_len` bytes of data (at most 2^32 − 256); `extra` are
+    /// the flags besides the digests'.
     #[must_use]
     pub fn header(self, kind: PduKind, extra: u8, data_len: u32) -> CommonHeader {
         let mut ch = CommonHeader::zeroed();
