@@ -1,6 +1,6 @@
 //! What all cores know of a controller: its identity, whether it may start commands, and who heard of its host.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use ashlar_nvme::ids::{Cntlid, HostId, Nqn};
 use ashlar_reactor::{CoreId, Instant};
@@ -24,6 +24,15 @@ pub enum ControllerState {
     Ready = 1,
     /// The association has ended: nothing starts any more (PROTOCOL R9).
     Ended = 2,
+}
+
+/// Whether acknowledged writes may lie in a volatile cache (the Volatile Write Cache feature).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteCache {
+    /// Used where the backend has one.
+    Enabled,
+    /// Every write is durable before it is acknowledged (NVME N16).
+    Disabled,
 }
 
 /// When a core last heard of the controller's host, in nanoseconds of the reactor's clock. One per core, each in a
@@ -60,6 +69,7 @@ pub struct ControllerShared {
     /// The core that keeps the admin queue and decides.
     pub owner: CoreId,
     state: AtomicU8,
+    write_cache: AtomicBool,
     traffic: Box<[Traffic]>,
 }
 
@@ -76,7 +86,8 @@ impl ControllerShared {
         let traffic = (0..cores).map(|_| Traffic::default()).collect();
         let (host_nqn, host_id) = host;
         let state = AtomicU8::new(ControllerState::Disabled as u8);
-        Self { cntlid, kind, host_nqn, host_id, subsystem, owner, state, traffic }
+        let write_cache = AtomicBool::new(true);
+        Self { cntlid, kind, host_nqn, host_id, subsystem, owner, state, write_cache, traffic }
     }
 
     /// Whether commands may start. Looked at when each command starts.
@@ -93,6 +104,16 @@ impl ControllerShared {
         if self.state() != ControllerState::Ended {
             self.state.store(state as u8, Ordering::Release);
         }
+    }
+
+    /// Looked at when each write starts.
+    pub fn write_cache(&self) -> WriteCache {
+        if self.write_cache.load(Ordering::Acquire) { WriteCache::Enabled } else { WriteCache::Disabled }
+    }
+
+    /// Set by the owner core only.
+    pub fn set_write_cache(&self, write_cache: WriteCache) {
+        self.write_cache.store(write_cache == WriteCache::Enabled, Ordering::Release);
     }
 
     /// A core's note of when it heard of the host.
