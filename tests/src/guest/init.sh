@@ -25,7 +25,7 @@ if [ $status = 0 ]; then
     echo "@done"
 else
     echo "exit status $status; the kernel's last words:"
-    dmesg | tail -n 40
+    dmesg | tail -n 15
     echo "@failed $status"
 fi
 sync

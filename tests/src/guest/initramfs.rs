@@ -22,6 +22,7 @@ const PRELUDE: &str = include_str!("prelude.sh");
 /// judge is left to busybox.
 const PROGRAMS: &[&str] = &[
     "dash",
+    "cmp",
     "modprobe",
     "nvme",
     "fio",

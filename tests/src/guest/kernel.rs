@@ -109,7 +109,7 @@ fn module_name(file: &str) -> String {
 }
 
 /// The folder of the repository that this crate was built from.
-pub(super) fn repository_root() -> PathBuf {
+fn repository_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 

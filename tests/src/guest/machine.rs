@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::console::{Ask, Line, Report};
 use super::error::GuestError;
 use super::initramfs::{self, TestFiles};
-use super::kernel::{Kernel, repository_root};
+use super::kernel::Kernel;
 
 /// Enough for the root file system (twice, while it is unpacked) and a test's data.
 const MEMORY_MIB_DEFAULT: u32 = 1024;
@@ -30,6 +30,7 @@ pub struct Builder {
     memory_mib: u32,
     variables: BTreeMap<String, String>,
     forwarded: Vec<u16>,
+    capture: bool,
     test: TestFiles,
 }
 
@@ -61,6 +62,7 @@ impl Guest {
             memory_mib: MEMORY_MIB_DEFAULT,
             variables: BTreeMap::new(),
             forwarded: Vec::new(),
+            capture: false,
             test: TestFiles::default(),
         }
     }
@@ -69,6 +71,12 @@ impl Guest {
     #[must_use]
     pub fn address_of(&self, guest_port: u16) -> Option<SocketAddr> {
         self.forwarded.get(&guest_port).copied()
+    }
+
+    /// Where the guest's traffic is written to, if it is captured ([`Builder::capture`]).
+    #[must_use]
+    pub fn capture_path(&self) -> PathBuf {
+        capture_path(&self.log_path)
     }
 
     /// Waits for the script's next `ask`. An end of the script before that is an error.
@@ -220,6 +228,13 @@ impl Builder {
         self
     }
 
+    /// Writes all that the guest sends and receives to a file that tshark reads ([`Guest::capture_path`]).
+    #[must_use]
+    pub fn capture(mut self) -> Self {
+        self.capture = true;
+        self
+    }
+
     /// The guest's memory.
     #[must_use]
     pub fn memory_mib(mut self, memory_mib: u32) -> Self {
@@ -312,6 +327,11 @@ impl Builder {
             .collect();
         command.args(["-netdev", &format!("user,id=net{forwards}")]);
         command.args(["-device", "virtio-net-pci,netdev=net,romfile="]);
+        if self.capture {
+            let file = capture_path(log_path);
+            let filter = format!("filter-dump,id=capture,netdev=net,maxlen=262144,file={}", file.display());
+            command.args(["-object", &filter]);
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(command)
     }
@@ -343,13 +363,13 @@ fn kernel_log_path(log_path: &Path) -> PathBuf {
     log_path.with_extension("kernel.log")
 }
 
+fn capture_path(log_path: &Path) -> PathBuf {
+    log_path.with_extension("pcap")
+}
+
 /// Logs are kept beside the build, whether the test passed or not.
 fn log_folder() -> Result<PathBuf, GuestError> {
-    let target = match std::env::var_os("CARGO_TARGET_DIR") {
-        Some(folder) => PathBuf::from(folder),
-        None => repository_root().join("target"),
-    };
-    let folder = target.join("guests");
+    let folder = crate::target_folder().join("guests");
     fs::create_dir_all(&folder).map_err(GuestError::io(format!("making {}", folder.display())))?;
     Ok(folder)
 }
