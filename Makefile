@@ -36,7 +36,7 @@ bench: ## measure and print the table of docs/performance.md
 	@ops/bench
 
 fuzz: ## throw broken input at every parser for FUZZ_SECONDS each
-	@ops/setup build
+	@ops/setup build fuzz
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) ops/fuzz
 
 clean: ## remove what was built (kernels for the tests stay in the cache)

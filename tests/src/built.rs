@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn only_executables_of_the_name_are_picked() {
-        let message = r#"{"reason":"compiler-artifact","package_id":"path+file:///x/reactor#ashlar-reactor@0.1.0",
-            "target":{"name":"stress"},"executable":"/x/stress-1"}"#;
+        let message = r#"{"reason":"compiler-artifact",
+            "package_id":"path+file:///x/reactor#ashlar-reactor@0.1.0","target":{"name":"stress"},"executable":"/x/stress-1"}"#;
         assert_eq!(executable(message, "stress"), Some(PathBuf::from("/x/stress-1")));
         assert_eq!(executable(message, "ashlar-reactor"), Some(PathBuf::from("/x/stress-1")));
         assert_eq!(executable(message, "ashlar"), None);

@@ -3,6 +3,7 @@
 pub mod built;
 pub mod guest;
 pub mod node;
+pub mod nvmet;
 pub mod relay;
 pub mod tidy;
 

@@ -89,7 +89,7 @@ fn modules(source: &Source) -> impl Iterator<Item = Module> + '_ {
 fn module_paths(path: &str, is_root: bool, module: &Module) -> Vec<String> {
     let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
     if let Some(at) = &module.at {
-        return vec![format!("{folder}/{at}")];
+        return vec![resolve(folder, at)];
     }
     let below = if is_root || file == "mod.rs" {
         folder.to_owned()
@@ -97,6 +97,19 @@ fn module_paths(path: &str, is_root: bool, module: &Module) -> Vec<String> {
         format!("{folder}/{}", file.trim_end_matches(".rs"))
     };
     vec![format!("{below}/{}.rs", module.name), format!("{below}/{}/mod.rs", module.name)]
+}
+
+/// A path relative to a folder, without `..`.
+fn resolve(folder: &str, path: &str) -> String {
+    let mut parts: Vec<_> = folder.split('/').collect();
+    for part in path.split('/') {
+        match part {
+            ".." => drop(parts.pop()),
+            "." => {}
+            name => parts.push(name),
+        }
+    }
+    parts.join("/")
 }
 
 fn readme(sources: &[Source]) -> Vec<Finding> {
@@ -157,8 +170,9 @@ mod tests {
     fn module_with_a_path_of_its_own_is_followed() {
         let files = [
             ("x/Cargo.toml", ""),
-            ("x/src/main.rs", "#[path = \"elsewhere.rs\"]\nmod a;\n"),
+            ("x/src/main.rs", "#[path = \"elsewhere.rs\"]\nmod a;\n#[path = \"../fuzz/b.rs\"]\nmod b;\n"),
             ("x/src/elsewhere.rs", ""),
+            ("x/fuzz/b.rs", ""),
         ];
         assert_eq!(dead(&files), Vec::<String>::new());
     }
