@@ -1,0 +1,183 @@
+//! The configuration file, read and checked: what `ashlard` shall serve, how and to whom.
+//!
+//! | module | what |
+//! |---|---|
+//! | `document` | the file's tables as they are written |
+//! | `source` | from a place in the text to its line and key |
+//! | `error` | what is wrong with a file |
+//! | `check` | the rules, from document to [`Config`]; `cores`, `portals`, `subsystems`, `backend` hold its parts |
+//! | [`quantity`] | sizes with units |
+//! | [`identity`] | what follows from an NQN when the file does not say it |
+//!
+//! `docs/configuration.md` describes every key.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ashlar_nvme::ids::{Nqn, Nsid};
+use ashlar_reactor::BufferCounts;
+use ashlar_target::inventory::{HostAccess, LbaSize};
+use uuid::Uuid;
+
+mod backend;
+mod check;
+mod cores;
+mod document;
+mod error;
+pub mod identity;
+pub mod machine;
+mod portals;
+pub mod quantity;
+mod source;
+mod subsystems;
+#[cfg(test)]
+mod tests;
+
+pub use document::{LogFormat, LogLevel};
+pub use error::{ConfigError, Problem};
+pub use machine::Machine;
+
+/// The example that `--print-example-config` prints; it is a valid configuration.
+pub const EXAMPLE: &str = include_str!("../../../../ops/ashlard.example.toml");
+
+/// Where metrics are served unless the file says otherwise: on this machine only.
+pub const METRICS_LISTEN: &str = "127.0.0.1:9420";
+
+/// Port of a portal (IANA: nvme).
+pub const PORT: u16 = 4420;
+
+/// Port of a portal for discovery only (IANA: nvme-disc).
+pub const DISCOVERY_PORT: u16 = 8009;
+
+/// Everything that a configuration file says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Data cores.
+    pub cores: CoreSettings,
+    /// Logs.
+    pub log: LogSettings,
+    /// Where metrics are served, if at all.
+    pub metrics: Option<SocketAddr>,
+    /// Where hosts connect. At least one.
+    pub portals: Vec<PortalSettings>,
+    /// Subsystems by name.
+    pub subsystems: BTreeMap<Nqn, SubsystemSettings>,
+}
+
+/// `[cores]` and `[buffers]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CoreSettings {
+    /// One entry per data core: the CPU to which it is pinned, or `None` to let it float.
+    pub cpus: Vec<Option<usize>>,
+    /// Longest time to poll before sleeping.
+    pub spin: Duration,
+    /// I/O buffers of each core.
+    pub buffers: BufferCounts,
+}
+
+/// `[log]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogSettings {
+    /// What is logged.
+    pub level: LogLevel,
+    /// How.
+    pub format: LogFormat,
+}
+
+/// One `[[portal]]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortalSettings {
+    /// Where it listens; port 0 lets the kernel choose one.
+    pub listen: SocketAddr,
+    /// What discovery tells hosts.
+    pub advertise: Option<SocketAddr>,
+    /// Whether it serves discovery only.
+    pub discovery_only: bool,
+}
+
+/// One `[[subsystem]]`; its NQN is the key in [`Config::subsystems`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubsystemSettings {
+    /// Serial number, 1 to 20 printable ASCII characters.
+    pub serial: String,
+    /// Model number, 1 to 40 printable ASCII characters.
+    pub model: String,
+    /// Who may connect.
+    pub hosts: HostAccess,
+    /// Namespaces.
+    pub namespaces: BTreeMap<Nsid, NamespaceSettings>,
+}
+
+/// One `[[subsystem.namespace]]`; its nsid is the key in [`SubsystemSettings::namespaces`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceSettings {
+    /// Given, or derived from NQN and nsid ([`identity::namespace_uuid`]).
+    pub uuid: Uuid,
+    /// Logical block size.
+    pub block_size: LbaSize,
+    /// What holds its data.
+    pub backend: BackendSettings,
+}
+
+/// What holds a namespace's data. Sizes are in bytes, multiples of the namespace's block size, not zero.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BackendSettings {
+    /// Nothing: reads bring zeroes, writes vanish.
+    Null {
+        /// Size.
+        bytes: u64,
+    },
+    /// Memory of this process, gone when it ends.
+    Memory {
+        /// Size.
+        bytes: u64,
+    },
+    /// A file or block device.
+    Raw {
+        /// Where it is; absolute.
+        path: PathBuf,
+        /// How large the namespace is.
+        extent: RawExtent,
+    },
+}
+
+/// How large a namespace on a file or block device is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RawExtent {
+    /// As large as the file or device is.
+    Whole,
+    /// This many bytes of it, from its start.
+    First {
+        /// Size of the namespace.
+        bytes: u64,
+    },
+    /// A file of this many bytes: made if it is missing, grown if it is smaller.
+    Create {
+        /// Size of the namespace.
+        bytes: u64,
+    },
+}
+
+impl Config {
+    /// Reads and checks a file, for the machine that this is.
+    ///
+    /// # Errors
+    /// If it cannot be read, or breaks a rule: then every broken rule is named with its line.
+    pub fn load(path: &Path) -> Result<Config, ConfigError> {
+        let read_error = |source| ConfigError::Read { path: path.to_owned(), source };
+        let text = fs::read_to_string(path).map_err(read_error)?;
+        Config::parse(path, &text, &Machine::this())
+    }
+
+    /// Checks a file's text. `path` is only named in errors.
+    ///
+    /// # Errors
+    /// If it breaks a rule.
+    pub fn parse(path: &Path, text: &str, machine: &Machine) -> Result<Config, ConfigError> {
+        check::config(text, machine)
+            .map_err(|problems| ConfigError::Invalid { path: path.to_owned(), problems })
+    }
+}

@@ -1,0 +1,168 @@
+//! `[[subsystem]]` and `[[subsystem.namespace]]`: what is served, and to whom.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::PathBuf;
+
+use ashlar_nvme::ids::{Nqn, Nsid};
+use ashlar_target::inventory::{HostAccess, LbaSize};
+use ashlar_target::limits::NAMESPACES_MAX;
+use toml::Spanned;
+use uuid::Uuid;
+
+use super::check::Check;
+use super::document::{NamespaceTable, SubsystemTable};
+use super::{BackendSettings, NamespaceSettings, SubsystemSettings, backend, identity};
+
+/// Model number unless the file gives one.
+const MODEL: &str = "Ashlar";
+
+/// Bytes of the serial number field (NVMe Base 2.0 §5.17.2.1).
+const SERIAL_MAX: usize = 20;
+
+/// Bytes of the model number field (NVMe Base 2.0 §5.17.2.1).
+const MODEL_MAX: usize = 40;
+
+/// What must not be there twice in the whole file, with the place where it was first.
+#[derive(Default)]
+struct Seen {
+    uuids: BTreeMap<Uuid, Range<usize>>,
+    paths: BTreeMap<PathBuf, Range<usize>>,
+}
+
+pub(super) fn settings(
+    check: &mut Check<'_>,
+    tables: &[Spanned<SubsystemTable>],
+) -> BTreeMap<Nqn, SubsystemSettings> {
+    let mut seen = Seen::default();
+    let mut places: BTreeMap<Nqn, Range<usize>> = BTreeMap::new();
+    let mut subsystems = BTreeMap::new();
+    for table in tables {
+        let table = table.get_ref();
+        let Some(nqn) = check.accept(table.nqn.span(), Nqn::parse(table.nqn.get_ref())) else { continue };
+        if nqn.is_discovery() {
+            check
+                .refuse(table.nqn.span(), "this name belongs to discovery, which every portal serves anyway");
+        }
+        if let Some(before) = places.insert(nqn.clone(), table.nqn.span()) {
+            let line = check.line(before);
+            check.refuse(table.nqn.span(), format!("subsystem {nqn} is there already (line {line})"));
+        }
+        let subsystem = subsystem(check, &nqn, table, &mut seen);
+        subsystems.insert(nqn, subsystem);
+    }
+    subsystems
+}
+
+fn subsystem(check: &mut Check<'_>, nqn: &Nqn, table: &SubsystemTable, seen: &mut Seen) -> SubsystemSettings {
+    let serial = match &table.serial {
+        Some(serial) => identification(check, serial, SERIAL_MAX),
+        None => identity::serial(nqn),
+    };
+    let model = match &table.model {
+        Some(model) => identification(check, model, MODEL_MAX),
+        None => MODEL.to_owned(),
+    };
+    let hosts = hosts(check, table);
+    let mut places: BTreeMap<Nsid, Range<usize>> = BTreeMap::new();
+    let mut namespaces = BTreeMap::new();
+    for table in &table.namespace {
+        let table = table.get_ref();
+        let nsid = Nsid(check.required_integer(&table.nsid, 1..=NAMESPACES_MAX));
+        if let Some(before) = places.insert(nsid, table.nsid.span()) {
+            let line = check.line(before);
+            check.refuse(table.nsid.span(), format!("namespace {nsid} is there already (line {line})"));
+        }
+        if let Some(namespace) = namespace(check, nqn, nsid, table, seen) {
+            namespaces.insert(nsid, namespace);
+        }
+    }
+    SubsystemSettings { serial, model, hosts, namespaces }
+}
+
+/// A serial or model number.
+fn identification(check: &mut Check<'_>, text: &Spanned<String>, bytes_max: usize) -> String {
+    let value = text.get_ref();
+    let printable = value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    if value.trim().is_empty() || value.len() > bytes_max || !printable || value.trim() != value {
+        check.refuse(
+            text.span(),
+            format!(
+                "{value:?} is not allowed; allowed are 1 to {bytes_max} printable ASCII characters \
+                 without spaces at either end"
+            ),
+        );
+    }
+    value.clone()
+}
+
+fn hosts(check: &mut Check<'_>, table: &SubsystemTable) -> HostAccess {
+    let mut hosts = BTreeSet::new();
+    for host in &table.hosts {
+        let Some(nqn) = check.accept(host.span(), Nqn::parse(host.get_ref())) else { continue };
+        if hosts.contains(&nqn) {
+            check.refuse(host.span(), format!("host {nqn} is named twice"));
+        }
+        hosts.insert(nqn);
+    }
+    match &table.allow_any_host {
+        Some(any) if *any.get_ref() => {
+            if !table.hosts.is_empty() {
+                check
+                    .refuse(any.span(), "every host would be allowed, named or not: leave out this or hosts");
+            }
+            HostAccess::Any
+        }
+        _ => HostAccess::Listed(hosts),
+    }
+}
+
+fn namespace(
+    check: &mut Check<'_>,
+    nqn: &Nqn,
+    nsid: Nsid,
+    table: &NamespaceTable,
+    seen: &mut Seen,
+) -> Option<NamespaceSettings> {
+    let (uuid, uuid_place) = match &table.uuid {
+        None => (identity::namespace_uuid(nqn, nsid), table.nsid.span()),
+        Some(text) => (uuid(check, text)?, text.span()),
+    };
+    if let Some(before) = seen.uuids.insert(uuid, uuid_place.clone()) {
+        let line = check.line(before);
+        check.refuse(uuid_place, format!("UUID {uuid} belongs to another namespace (line {line})"));
+    }
+    let block_size = match &table.block_size {
+        None => LbaSize::B4096,
+        Some(size) => match size.get_ref() {
+            4096 => LbaSize::B4096,
+            512 => LbaSize::B512,
+            other => {
+                check.refuse(size.span(), format!("{other} is not allowed; allowed are 4096 and 512"));
+                return None;
+            }
+        },
+    };
+    let backend = backend::settings(check, &table.backend, block_size)?;
+    if let (BackendSettings::Raw { path, .. }, Some(place)) =
+        (&backend, table.backend.get_ref().path.as_ref().map(Spanned::span))
+        && let Some(before) = seen.paths.insert(path.clone(), place.clone())
+    {
+        let line = check.line(before);
+        check.refuse(place, format!("{} belongs to another namespace (line {line})", path.display()));
+    }
+    Some(NamespaceSettings { uuid, block_size, backend })
+}
+
+fn uuid(check: &mut Check<'_>, text: &Spanned<String>) -> Option<Uuid> {
+    let parsed = Uuid::parse_str(text.get_ref()).ok().filter(|uuid| !uuid.is_nil());
+    if parsed.is_none() {
+        let message = format!(
+            "{:?} is not a UUID; allowed is a UUID other than zero, such as \
+             \"2b6f3a52-8d55-4c62-9a0b-4fd0a1b2c3d4\"",
+            text.get_ref()
+        );
+        check.refuse(text.span(), message);
+    }
+    parsed
+}
