@@ -198,6 +198,33 @@ fn what_is_sent_arrives_through_shared_and_through_own_buffers() {
 }
 
 #[test]
+fn a_multishot_receive_gets_everything_also_when_it_ran_out_of_buffers() {
+    let cores = cores(1);
+    on_core(&cores, 0, || async {
+        let (server, client) = pair().await;
+        let mut many = server.receive_many();
+        let mut held = Vec::new();
+        let mut sent = 0;
+        for _ in 0..ashlar_reactor::limits::PROVIDED_BUFFERS {
+            send_all(&client, &[1; 64]).await;
+            sent += 64;
+            held.push(many.next().await.expect("receive").expect("bytes"));
+        }
+        let mut received: usize = held.iter().map(|bytes| bytes.len()).sum();
+        send_all(&client, &[2; 100_000]).await;
+        sent += 100_000;
+        held.clear();
+        while received < sent {
+            received += many.next().await.expect("receive").expect("bytes").len();
+        }
+        assert_eq!(received, sent);
+        client.shut_down();
+        assert!(many.next().await.expect("receive").is_none(), "the end of the stream");
+    });
+    cores.stop(DRAIN).expect("nothing is left over");
+}
+
+#[test]
 fn receiving_goes_on_after_all_shared_buffers_were_in_use() {
     let cores = cores(1);
     on_core(&cores, 0, || async {

@@ -5,7 +5,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
-use std::task::Poll;
 
 use io_uring::{opcode, types};
 
@@ -66,11 +65,7 @@ impl Listener {
                     })
                 }
             });
-            let next = poll_fn(|context| match accepting.poll_next(context) {
-                Poll::Ready(next) => Poll::Ready(next),
-                Poll::Pending => Poll::Pending,
-            });
-            match next.await {
+            match poll_fn(|context| accepting.poll_next(context)).await {
                 Some(completion) => {
                     completion.value()?;
                     return Ok(Stream::from_fd(sys::adopt(completion.result)));

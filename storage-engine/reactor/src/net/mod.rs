@@ -8,4 +8,4 @@ mod stream;
 pub use gather::Gather;
 pub use listener::Listener;
 pub use provided::Received;
-pub use stream::{Stream, StreamOptions};
+pub use stream::{ReceiveMany, Stream, StreamOptions};

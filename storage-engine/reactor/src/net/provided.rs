@@ -29,6 +29,7 @@ struct Shared {
     entries: NonNull<BufRingEntry>,
     memory: NonNull<u8>,
     tail: Cell<u16>,
+    returns: Cell<u64>,
     returned: Notify,
 }
 
@@ -40,7 +41,8 @@ impl Provided {
     pub(crate) fn register(ring: &IoUring) -> io::Result<Self> {
         let entries = sys::map_memory(entries_bytes())?.cast::<BufRingEntry>();
         let memory = sys::map_memory(PROVIDED_BUFFERS as usize * PROVIDED_BUFFER_BYTES)?;
-        let shared = Shared { entries, memory, tail: Cell::new(0), returned: Notify::new() };
+        let shared =
+            Shared { entries, memory, tail: Cell::new(0), returns: Cell::new(0), returned: Notify::new() };
         let provided = Provided(Rc::new(shared));
         let address = entries.as_ptr() as u64;
         // SAFETY: the entries are page-aligned, zeroed, and stay mapped until after the ring is closed (`Core`
@@ -61,9 +63,17 @@ impl Provided {
         (index < PROVIDED_BUFFERS).then(|| Received { shared: Rc::clone(&self.0), index, start: 0, len })
     }
 
-    /// Ends when a buffer was given back.
-    pub(crate) async fn wait(&self) {
-        self.0.returned.notified().await;
+    /// How often a buffer was given back so far.
+    pub(crate) fn returns(&self) -> u64 {
+        self.0.returns.get()
+    }
+
+    /// After the kernel found no buffer: ends when one was given back since `returns` was read, before the receive
+    /// was submitted. If none was, all are held by somebody who will give them back.
+    pub(crate) async fn wait(&self, returns: u64) {
+        if self.returns() == returns {
+            self.0.returned.notified().await;
+        }
     }
 }
 
@@ -87,6 +97,7 @@ impl Shared {
             (*shared_tail).store(tail.wrapping_add(1), Ordering::Release);
         }
         self.tail.set(tail.wrapping_add(1));
+        self.returns.set(self.returns.get() + 1);
         self.returned.notify_all();
     }
 }

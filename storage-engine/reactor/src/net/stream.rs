@@ -1,5 +1,6 @@
 //! TCP connections.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -11,7 +12,7 @@ use io_uring::{opcode, squeue, types};
 use crate::buffer::IoBuf;
 use crate::net::Gather;
 use crate::net::provided::{self, GROUP, Received};
-use crate::ops::{Op, no_cleanup};
+use crate::ops::{Op, StreamOp, no_cleanup};
 use crate::sys::{self, RawAddress};
 
 /// Options of a connection.
@@ -26,6 +27,47 @@ pub struct StreamOptions {
 impl Default for StreamOptions {
     fn default() -> Self {
         Self { buffer_bytes: 2 * 1024 * 1024, user_timeout: Duration::from_secs(30) }
+    }
+}
+
+/// A multishot receive, see [`Stream::receive_many`]. Dropping it ends the operation; what had arrived is lost.
+pub struct ReceiveMany {
+    stream: Stream,
+    receiving: Option<StreamOp<Rc<OwnedFd>>>,
+    /// Buffers given back before it was submitted.
+    returns: u64,
+}
+
+impl std::fmt::Debug for ReceiveMany {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReceiveMany").field("stream", &self.stream).finish_non_exhaustive()
+    }
+}
+
+impl ReceiveMany {
+    /// What has arrived next; `None` at the end of the stream.
+    pub async fn next(&mut self) -> io::Result<Option<Received>> {
+        let provided = provided::current();
+        loop {
+            let receiving = self.receiving.get_or_insert_with(|| {
+                self.returns = provided.returns();
+                // SAFETY: the kernel chooses buffers of the group, which outlives the ring.
+                unsafe {
+                    StreamOp::submit(Rc::clone(&self.stream.fd), provided::clean_up, |fd| {
+                        opcode::RecvMulti::new(types::Fd(fd.as_raw_fd()), GROUP).build()
+                    })
+                }
+            });
+            match poll_fn(|context| receiving.poll_next(context)).await {
+                // The kernel ended the operation after an error or the end of the stream: arm it again.
+                None => self.receiving = None,
+                Some(completion) if completion.result == -libc::ENOBUFS => provided.wait(self.returns).await,
+                Some(completion) => {
+                    let arrived = completion.value()?;
+                    return Ok(provided.received(completion).filter(|_| arrived > 0));
+                }
+            }
+        }
     }
 }
 
@@ -94,6 +136,7 @@ impl Stream {
     pub async fn receive(&self) -> io::Result<Option<Received>> {
         let provided = provided::current();
         loop {
+            let returns = provided.returns();
             // SAFETY: the kernel chooses a buffer of the group, which outlives the ring.
             let op = unsafe {
                 Op::submit(Rc::clone(&self.fd), provided::clean_up, |fd| {
@@ -105,12 +148,18 @@ impl Stream {
             };
             let (completion, _) = op.await;
             if completion.result == -libc::ENOBUFS {
-                provided.wait().await;
+                provided.wait(returns).await;
                 continue;
             }
             let arrived = completion.value()?;
             return Ok(provided.received(completion).filter(|_| arrived > 0));
         }
+    }
+
+    /// Receives again and again from one submission (multishot). It goes on taking shared buffers while nobody
+    /// looks, so it suits a reader that never holds its peer back; [`Stream::receive`] takes one buffer at a time.
+    pub fn receive_many(&self) -> ReceiveMany {
+        ReceiveMany { stream: self.clone(), receiving: None, returns: 0 }
     }
 
     /// Receives into `buffer[from..]`; returns the number of bytes, zero at the end of the stream.
