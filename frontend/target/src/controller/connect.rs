@@ -2,10 +2,11 @@
 
 use ashlar_nvme::Status;
 use ashlar_nvme::fabrics::{ConnectCommand, ConnectData, InvalidParameter};
-use ashlar_nvme::ids::{HostId, Nqn, Qid};
+use ashlar_nvme::ids::{Cntlid, HostId, Nqn, Qid};
 
-use super::{Controller, ControllerKind};
+use super::{Controller, ControllerKind, ControllerState};
 use crate::inventory::{Inventory, Portal};
+use crate::limits;
 
 /// A refused Connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +44,12 @@ pub enum FlowControl {
     Disabled,
 }
 
+impl FlowControl {
+    fn of(command: &ConnectCommand) -> Self {
+        if command.attributes().disable_flow_control() { Self::Disabled } else { Self::Enabled }
+    }
+}
+
 /// A Connect of an admin queue that is in order: make a controller of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdminAdmission {
@@ -73,6 +80,40 @@ pub struct IoQueueAdmission {
     pub flow_control: FlowControl,
 }
 
+/// What a host says of itself and of what it wants, if it is well-formed.
+struct Names {
+    subsystem: Nqn,
+    host: Nqn,
+    host_id: HostId,
+}
+
+impl Names {
+    fn of(data: &ConnectData) -> Result<Self, ConnectRefusal> {
+        let subsystem = data.subsystem().map_err(|_| ConnectRefusal::invalid(InvalidParameter::SUBNQN))?;
+        let host = data.host().map_err(|_| ConnectRefusal::invalid(InvalidParameter::HOSTNQN))?;
+        let host_id = data.host_id();
+        if host_id.is_zero() {
+            return Err(ConnectRefusal::invalid(InvalidParameter::HOSTID));
+        }
+        Ok(Self { subsystem, host, host_id })
+    }
+}
+
+fn check_format(command: &ConnectCommand) -> Result<(), ConnectRefusal> {
+    match command.recfmt.get() {
+        0 => Ok(()),
+        _ => Err(ConnectRefusal::status(Status::CONNECT_INCOMPATIBLE_FORMAT)),
+    }
+}
+
+/// SQSIZE is 0-based; a queue has at least two entries.
+fn entries(command: &ConnectCommand, most: u16) -> Result<u16, ConnectRefusal> {
+    match command.sqsize.get() {
+        size if size > 0 && size < most => Ok(size + 1),
+        _ => Err(ConnectRefusal::invalid(InvalidParameter::SQSIZE)),
+    }
+}
+
 /// Checks a Connect of the admin queue (QID 0) that came in over `portal`.
 pub fn check_admin(
     command: &ConnectCommand,
@@ -80,8 +121,38 @@ pub fn check_admin(
     inventory: &Inventory,
     portal: &Portal,
 ) -> Result<AdminAdmission, ConnectRefusal> {
-    let _ = (command, data, inventory, portal);
-    Err(ConnectRefusal::BUSY)
+    check_format(command)?;
+    if command.qid.get() != Qid::ADMIN.0 {
+        return Err(ConnectRefusal::invalid(InvalidParameter::QID));
+    }
+    let names = Names::of(data)?;
+    let kind = if names.subsystem.is_discovery() {
+        // Everybody may ask; everybody sees only what they may connect to.
+        ControllerKind::Discovery
+    } else {
+        let subsystem = inventory
+            .subsystems
+            .get(&names.subsystem)
+            .filter(|_| !portal.discovery_only)
+            .ok_or(ConnectRefusal::invalid(InvalidParameter::SUBNQN))?;
+        if !subsystem.hosts.allows(&names.host) {
+            return Err(ConnectRefusal::status(Status::CONNECT_INVALID_HOST));
+        }
+        ControllerKind::Io
+    };
+    // Controllers are dynamic (FCATT, NVME N2).
+    if data.controller() != Cntlid::DYNAMIC {
+        return Err(ConnectRefusal::invalid(InvalidParameter::CNTLID));
+    }
+    Ok(AdminAdmission {
+        kind,
+        entries: entries(command, limits::ADMIN_QUEUE_ENTRIES_MAX)?,
+        host_nqn: names.host,
+        host_id: names.host_id,
+        subsystem: names.subsystem,
+        kato_ms: command.kato.get(),
+        flow_control: FlowControl::of(command),
+    })
 }
 
 impl Controller {
@@ -91,8 +162,48 @@ impl Controller {
         command: &ConnectCommand,
         data: &ConnectData,
     ) -> Result<IoQueueAdmission, ConnectRefusal> {
-        let _ = (command, data);
-        Err(ConnectRefusal::BUSY)
+        check_format(command)?;
+        // The admin queue may be dying: its controller is then as good as gone (NVME N6).
+        if self.shared.state() == ControllerState::Ended || data.controller() != self.shared.cntlid {
+            return Err(ConnectRefusal::UNKNOWN_CONTROLLER);
+        }
+        self.check_same_host(&Names::of(data)?)?;
+        let qid = Qid(command.qid.get());
+        let queues = self.features.borrow().io_queues_granted();
+        if self.is_discovery() || qid.is_admin() || qid.0 > queues {
+            return Err(ConnectRefusal::invalid(InvalidParameter::QID));
+        }
+        let registers = self.registers.get();
+        if !registers.is_running() {
+            return Err(ConnectRefusal::status(Status::COMMAND_SEQUENCE_ERROR));
+        }
+        if !registers.entry_sizes_are_right() {
+            return Err(ConnectRefusal::invalid(InvalidParameter::QID));
+        }
+        let entries = entries(command, limits::QUEUE_ENTRIES_MAX)?;
+        if !self.io_queues.borrow_mut().insert(qid) {
+            return Err(ConnectRefusal::status(Status::COMMAND_SEQUENCE_ERROR));
+        }
+        Ok(IoQueueAdmission { qid, entries, flow_control: FlowControl::of(command) })
+    }
+
+    fn check_same_host(&self, names: &Names) -> Result<(), ConnectRefusal> {
+        let refuse = |parameter| Err(ConnectRefusal::invalid(parameter));
+        if names.subsystem != self.shared.subsystem {
+            return refuse(InvalidParameter::SUBNQN);
+        }
+        if names.host != self.shared.host_nqn {
+            return refuse(InvalidParameter::HOSTNQN);
+        }
+        if names.host_id != self.shared.host_id {
+            return refuse(InvalidParameter::HOSTID);
+        }
+        match self.subsystem() {
+            Some(subsystem) if !subsystem.hosts.allows(&names.host) => {
+                Err(ConnectRefusal::status(Status::CONNECT_INVALID_HOST))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Takes in that an admitted queue is gone, with every command of it accounted for. Idempotent.

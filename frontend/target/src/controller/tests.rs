@@ -1,0 +1,1 @@
+//! Tests of a whole controller, without a network.
