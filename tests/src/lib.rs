@@ -1,6 +1,7 @@
 //! Whole-system tests: real Linux hosts, and the rules of the code base itself.
 
 pub mod built;
+pub mod dissect;
 pub mod guest;
 pub mod node;
 pub mod nvmet;

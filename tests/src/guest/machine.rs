@@ -31,6 +31,7 @@ pub struct Builder {
     variables: BTreeMap<String, String>,
     forwarded: Vec<u16>,
     capture: bool,
+    show: bool,
     test: TestFiles,
 }
 
@@ -46,6 +47,7 @@ pub struct Guest {
     forwarded: BTreeMap<u16, SocketAddr>,
     log_path: PathBuf,
     log: File,
+    show: bool,
     started: Instant,
     report: Report,
     /// Holds the root file system's temporary file until QEMU has ended.
@@ -63,6 +65,7 @@ impl Guest {
             variables: BTreeMap::new(),
             forwarded: Vec::new(),
             capture: false,
+            show: false,
             test: TestFiles::default(),
         }
     }
@@ -139,6 +142,9 @@ impl Guest {
             };
             // The log is for people; a full disk must not fail the test.
             let _ = writeln!(self.log, "{:8.3} {line}", self.started.elapsed().as_secs_f64());
+            if self.show && !line.starts_with('@') {
+                println!("{line}");
+            }
             match Line::parse(&line) {
                 Line::Booted { release } => self.report.release = release,
                 Line::Ok { check } => self.report.checks.push(check),
@@ -235,6 +241,13 @@ impl Builder {
         self
     }
 
+    /// Shows what the script's commands print, while they print it.
+    #[must_use]
+    pub fn show(mut self) -> Self {
+        self.show = true;
+        self
+    }
+
     /// The guest's memory.
     #[must_use]
     pub fn memory_mib(mut self, memory_mib: u32) -> Self {
@@ -277,6 +290,7 @@ impl Builder {
             forwarded,
             log_path,
             log,
+            show: self.show,
             started: Instant::now(),
             report: Report { release: String::new(), checks: Vec::new(), lines: Vec::new() },
             _root: root,
