@@ -9,8 +9,8 @@ use ashlar_reactor::net::StreamOptions;
 /// Entries of an I/O queue that a host asks for by itself: what Linux asks for.
 pub const QUEUE_ENTRIES_DEFAULT: u16 = 128;
 
-/// Most entries of a queue: a command identifier holds the slot's number in its low 12 bits and counts the uses
-/// of the slot in the others.
+/// Most entries of a queue: a command identifier holds the slot's number in its low 12 bits and counts the
+/// uses of the slot in the others.
 pub const QUEUE_ENTRIES_MAX: u16 = 4096;
 
 /// Fewest entries of a queue: with flow control one entry always stays empty.
@@ -59,8 +59,8 @@ pub struct HostConfig {
     pub header_digest: DigestUse,
     /// Data digest to be asked for. It must be granted exactly.
     pub data_digest: DigestUse,
-    /// Entries of each I/O queue, [`QUEUE_ENTRIES_MIN`]–[`QUEUE_ENTRIES_MAX`]; cut to what the controller takes.
-    /// One command fewer can be outstanding.
+    /// Entries of each I/O queue, [`QUEUE_ENTRIES_MIN`]–[`QUEUE_ENTRIES_MAX`]; cut to what the controller
+    /// takes. One command fewer can be outstanding.
     pub queue_entries: u16,
     /// I/O queues to be asked for. 0 for a discovery controller.
     pub io_queues: u16,

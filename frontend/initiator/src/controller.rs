@@ -52,13 +52,14 @@ pub struct Namespace {
 #[derive(Debug, Clone)]
 pub struct Ticket {}
 
-/// An association with a controller, on one core. Dropping it closes the admin queue, and with it the controller.
+/// An association with a controller, on one core. Dropping it closes the admin queue, and with it the
+/// controller.
 #[derive(Debug)]
 pub struct Controller {}
 
 impl Controller {
-    /// Connects to `subsystem` at `address`: admin queue, enable, identify, number of queues. Keep Alive runs from
-    /// then on. I/O queues are connected by [`IoQueue::connect`].
+    /// Connects to `subsystem` at `address`: admin queue, enable, identify, number of queues. Keep Alive runs
+    /// from then on. I/O queues are connected by [`IoQueue::connect`].
     ///
     /// # Errors
     /// If there is no connection, the controller refuses, or does not become ready in the time that it names.
@@ -122,7 +123,8 @@ impl Controller {
         unimplemented!()
     }
 
-    /// Get Log Page. Logs longer than a transfer are read in pieces; events are then cleared with the last one.
+    /// Get Log Page. Logs longer than a transfer are read in pieces; events are then cleared with the last
+    /// one.
     ///
     /// # Errors
     /// As for [`Controller::admin_command`].

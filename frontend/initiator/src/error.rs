@@ -50,8 +50,8 @@ impl std::fmt::Display for CommandError {
 
 impl std::error::Error for CommandError {}
 
-/// A rule of NVMe/TCP or NVMe that the controller broke. The connection ends, with a termination request where
-/// the specification has one for it.
+/// A rule of NVMe/TCP or NVMe that the controller broke. The connection ends, with a termination request
+/// where the specification has one for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProtocolError {

@@ -1,7 +1,7 @@
 //! NVMe/TCP host in user space, on the reactor.
 //!
-//! It connects to a controller, speaks all commands that the target serves, and believes nothing: every PDU that
-//! comes is checked against what was asked, by code of its own.
+//! It connects to a controller, speaks all commands that the target serves, and believes nothing: every PDU
+//! that comes is checked against what was asked, by code of its own.
 //!
 //! | module | what |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! A namespace that outlives its association: reconnects with growing delays, and repeats reads and writes that
-//! were lost.
+//! A namespace that outlives its association: reconnects with growing delays, and repeats reads and writes
+//! that were lost.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -14,8 +14,8 @@ use crate::data::Payload;
 use crate::error::HostError;
 use crate::queue::{Fua, IoQueue};
 
-/// An association that is set up again when it is lost. It repeats nothing by itself: commands in flight end with
-/// [`HostError::ConnectionLost`].
+/// An association that is set up again when it is lost. It repeats nothing by itself: commands in flight end
+/// with [`HostError::ConnectionLost`].
 #[derive(Debug)]
 pub struct Reconnecting {}
 
@@ -44,8 +44,8 @@ impl Reconnecting {
     }
 }
 
-/// Reads and writes of one namespace that are repeated over new associations until a deadline. Only for data that
-/// nobody else writes at the same time: a repeated write may follow another's.
+/// Reads and writes of one namespace that are repeated over new associations until a deadline. Only for data
+/// that nobody else writes at the same time: a repeated write may follow another's.
 #[derive(Debug)]
 pub struct Session {}
 
@@ -88,7 +88,8 @@ impl Session {
         unimplemented!()
     }
 
-    /// Reads `len` bytes from block `slba` on, repeated until the deadline. `len` is a multiple of the block size.
+    /// Reads `len` bytes from block `slba` on, repeated until the deadline. `len` is a multiple of the block
+    /// size.
     ///
     /// # Errors
     /// What no repetition helps against, or the last loss when the deadline has passed.
@@ -104,7 +105,8 @@ impl Session {
         unimplemented!()
     }
 
-    /// Flushes the namespace. If the association was lost since the writes that it is for, those are not repeated.
+    /// Flushes the namespace. If the association was lost since the writes that it is for, those are not
+    /// repeated.
     ///
     /// # Errors
     /// As for [`Session::read`].

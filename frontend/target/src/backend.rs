@@ -1,7 +1,7 @@
 //! What stands behind a namespace: a narrow, asynchronous trait, one handle per core.
 //!
-//! A backend knows bytes, not LBAs: the target has checked every range against the namespace's size and LBA format
-//! before it calls. Calls of one core overlap freely; a backend orders what must be ordered.
+//! A backend knows bytes, not LBAs: the target has checked every range against the namespace's size and LBA
+//! format before it calls. Calls of one core overlap freely; a backend orders what must be ordered.
 
 use std::fmt;
 use std::future::Future;
@@ -126,8 +126,8 @@ pub enum ReadData {
 /// What a write carries.
 #[derive(Debug)]
 pub enum WriteData {
-    /// Bytes where they arrived, in a shared receive buffer, at any alignment. Use them during the call or copy
-    /// them ([`WriteData::into_buffer`]): shared buffers are few.
+    /// Bytes where they arrived, in a shared receive buffer, at any alignment. Use them during the call or
+    /// copy them ([`WriteData::into_buffer`]): shared buffers are few.
     Received(ReceivedSlice),
     /// An aligned buffer of exactly the range's length.
     Buffer(IoBuf),
@@ -204,8 +204,8 @@ pub trait Backend: 'static {
         durability: Durability,
     ) -> impl Future<Output = Result<(), BackendError>>;
 
-    /// Makes every write that was acknowledged before durable, on whichever core it was done. A failure is never
-    /// followed by a success that would cover the same writes (NVME N16).
+    /// Makes every write that was acknowledged before durable, on whichever core it was done. A failure is
+    /// never followed by a success that would cover the same writes (NVME N16).
     fn flush(&self) -> impl Future<Output = Result<(), BackendError>>;
 
     /// Clears a range, which can be of any length; long ones yield to other work in between (NVME N10).

@@ -5,7 +5,8 @@ use std::time::Duration;
 /// In-capsule data that an I/O queue takes, in bytes: writes up to this size need no R2T round trip.
 pub const IN_CAPSULE_BYTES: u32 = 16 * 1024;
 
-/// In-capsule data that an admin queue takes, in bytes (NVMe-TCP: at least 8 KiB whatever IOCCSZ says; NVME N4).
+/// In-capsule data that an admin queue takes, in bytes (NVMe-TCP: at least 8 KiB whatever IOCCSZ says; NVME
+/// N4).
 pub const ADMIN_IN_CAPSULE_BYTES: u32 = 8 * 1024;
 
 /// Largest transfer of one command, in bytes.
@@ -57,8 +58,8 @@ pub const SEND_PROGRESS: Duration = Duration::from_secs(30);
 /// Unsent bytes of a connection above which no further command of it starts (NVME N14).
 pub const UNSENT_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// A core that ran later than this against its timer closes its host connections without executing what was not
-/// started (PROTOCOL R9).
+/// A core that ran later than this against its timer closes its host connections without executing what was
+/// not started (PROTOCOL R9).
 pub const LATENESS_MAX: Duration = Duration::from_millis(250);
 
 /// Connections of the whole target.

@@ -1,8 +1,9 @@
-//! I/O buffers: aligned memory from one arena per process, divided among the cores, registered with every ring.
+//! I/O buffers: aligned memory from one arena per process, divided among the cores, registered with every
+//! ring.
 //!
 //! A buffer may travel to another core, work there with that core's ring, and be dropped there: it goes home
-//! over a lock-free list. Handing one out costs a pop from a vector. When a size is used up, those who wait are
-//! served in the order in which they came.
+//! over a lock-free list. Handing one out costs a pop from a vector. When a size is used up, those who wait
+//! are served in the order in which they came.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::{Cell, RefCell};
@@ -73,7 +74,8 @@ struct Home {
     remote: Arc<Remote>,
 }
 
-// SAFETY: `base` is only an address here; the memory is reached through buffers, each of which has its part alone.
+// SAFETY: `base` is only an address here; the memory is reached through buffers, each of which has its part
+// alone.
 unsafe impl Send for Arena {}
 // SAFETY: as above; everything else in it is Sync by itself.
 unsafe impl Sync for Arena {}
@@ -119,8 +121,8 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: every buffer holds the arena (see `Pool` and `Cores::stop`): when it is dropped no buffer is
-        // out, and the rings that had it registered are closed.
+        // SAFETY: every buffer holds the arena (see `Pool` and `Cores::stop`): when it is dropped no buffer
+        // is out, and the rings that had it registered are closed.
         unsafe { sys::unmap_memory(self.base, (self.counts.bytes() * self.cores.len()).max(ALIGNMENT)) };
     }
 }
@@ -286,8 +288,8 @@ impl IoBuf {
         Some(buffer)
     }
 
-    /// A zeroed buffer from the heap, aligned like the others: for any size, on any thread, without registration.
-    /// At most 4 GiB − 4 KiB; the length is rounded up in memory only.
+    /// A zeroed buffer from the heap, aligned like the others: for any size, on any thread, without
+    /// registration. At most 4 GiB − 4 KiB; the length is rounded up in memory only.
     pub fn heap(len: usize) -> IoBuf {
         let len = len.min(u32::MAX as usize - ALIGNMENT);
         let layout = heap_layout(len);

@@ -1,9 +1,9 @@
 //! A core: one thread, one ring, and the loop that turns between tasks and the kernel.
 //!
 //! A turn: run the tasks that are ready; hand all their submissions to the kernel in one call, which also
-//! brings completions; if there are none, look for a while without sleeping, then sleep until the nearest timer;
-//! read the clock; wake whose timers are due, first, so that a task which watches for lateness runs before input
-//! that waited meanwhile (PROTOCOL R9); wake whose operations completed.
+//! brings completions; if there are none, look for a while without sleeping, then sleep until the nearest
+//! timer; read the clock; wake whose timers are due, first, so that a task which watches for lateness runs
+//! before input that waited meanwhile (PROTOCOL R9); wake whose operations completed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -416,7 +416,8 @@ impl Core {
         }
         let fd = types::Fd(self.remote.bell_fd());
         let entry = opcode::Read::new(fd, self.bell_value.as_ptr().cast(), 8).build().user_data(BELL);
-        // SAFETY: the value lives in a box and the descriptor in the Remote, both until after the ring is closed.
+        // SAFETY: the value lives in a box and the descriptor in the Remote, both until after the ring is
+        // closed.
         unsafe { self.push(entry) };
     }
 
@@ -464,7 +465,8 @@ pub(crate) fn recycle(remote: *const Remote, memory: TaskMemory) {
     let mut memory = Some(memory);
     try_with(|core| {
         if std::ptr::eq(Arc::as_ptr(&core.remote), remote) {
-            // Borrowed already only while the kept memory itself is being dropped, when nothing is to be kept.
+            // Borrowed already only while the kept memory itself is being dropped, when nothing is to be
+            // kept.
             if let (Ok(mut recycled), Some(memory)) = (core.recycled.try_borrow_mut(), memory.take())
                 && let Some(kept) = recycled.get_mut(memory.class() as usize)
                 && kept.len() < RECYCLED_MAX

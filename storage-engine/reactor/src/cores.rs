@@ -65,8 +65,8 @@ struct Ended {
     operations: usize,
 }
 
-// SAFETY: the core comes back after its loop ended and left its thread; its tasks and operations are gone, and
-// with the thread ended nothing of it is used from two threads. Only counts are read and fields dropped.
+// SAFETY: the core comes back after its loop ended and left its thread; its tasks and operations are gone,
+// and with the thread ended nothing of it is used from two threads. Only counts are read and fields dropped.
 unsafe impl Send for Ended {}
 
 /// What a core has done so far.
@@ -145,7 +145,8 @@ impl Cores {
     }
 
     /// Asks all cores to stop ([`crate::stop_requested`] ends), waits up to `drain` for their tasks to end by
-    /// themselves, then drops the rest. An error says what was left over; everything has stopped all the same.
+    /// themselves, then drops the rest. An error says what was left over; everything has stopped all the
+    /// same.
     pub fn stop(mut self, drain: Duration) -> Result<(), Error> {
         self.stop_all(drain)
     }

@@ -47,8 +47,8 @@ pub struct Geometry {
     pub logical_block_bytes: u32,
     /// Unit that the device writes without read-modify-write, in bytes.
     pub physical_block_bytes: u32,
-    /// The device has a cache that a power loss empties. Files count as having one: theirs is the page cache's and
-    /// the file system's journal.
+    /// The device has a cache that a power loss empties. Files count as having one: theirs is the page
+    /// cache's and the file system's journal.
     pub volatile_cache: bool,
     /// The device supports discard.
     pub discard: bool,
@@ -184,7 +184,8 @@ impl File {
     /// Reads `buffer.len()` bytes at `offset`. Fewer only at the end of the file. The buffer comes back.
     pub async fn read_at(&self, buffer: IoBuf, offset: u64) -> (io::Result<usize>, IoBuf) {
         let resource = (buffer, Rc::clone(&self.shared));
-        // SAFETY: the bytes belong to the buffer, which the operation owns; moving an `IoBuf` does not move them.
+        // SAFETY: the bytes belong to the buffer, which the operation owns; moving an `IoBuf` does not move
+        // them.
         let op = unsafe {
             Op::submit(resource, no_cleanup, |(buffer, _)| {
                 let (at, len, index) = (buffer.pointer(), buffer.len() as u32, buffer.fixed_index());
@@ -204,8 +205,8 @@ impl File {
         (completion.value().map(|read| read as usize), buffer)
     }
 
-    /// Writes the buffer at `offset`; the number of bytes written can be smaller at the end of a device or on a
-    /// full file system. The buffer comes back.
+    /// Writes the buffer at `offset`; the number of bytes written can be smaller at the end of a device or on
+    /// a full file system. The buffer comes back.
     pub async fn write_at(
         &self,
         buffer: IoBuf,

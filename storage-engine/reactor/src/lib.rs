@@ -1,8 +1,8 @@
 //! Per-core executor on io_uring: tasks, timers, files, sockets, buffers, and mailboxes between cores.
 //!
-//! [`Cores::start`] starts one thread per data core. What runs there is `async` code of one thread: it needs no
-//! locks, and what belongs to a core (tasks, files, streams, timers) cannot leave it. Other threads reach a core by
-//! [`CoresHandle::run_on`] and by [`mailbox`].
+//! [`Cores::start`] starts one thread per data core. What runs there is `async` code of one thread: it needs
+//! no locks, and what belongs to a core (tasks, files, streams, timers) cannot leave it. Other threads reach
+//! a core by [`CoresHandle::run_on`] and by [`mailbox`].
 //!
 //! | module | what |
 //! |---|---|
@@ -101,8 +101,8 @@ pub fn spawn(future: impl Future<Output = ()> + 'static) {
     core::with(|core| core.spawn(future));
 }
 
-/// Starts a task on the current core and runs it at once until it first waits. A future that never waits costs
-/// no more than the call.
+/// Starts a task on the current core and runs it at once until it first waits. A future that never waits
+/// costs no more than the call.
 ///
 /// # Panics
 /// Outside a data core.

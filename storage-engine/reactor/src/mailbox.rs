@@ -1,7 +1,8 @@
 //! Mailboxes: typed, bounded queues from any thread to a core.
 //!
-//! A sender on a busy core pays for one push. Only the first message to a receiver that waits wakes it, and only
-//! if its core sleeps is a wake-up sent, through the sender's own ring, together with that turn's submissions.
+//! A sender on a busy core pays for one push. Only the first message to a receiver that waits wakes it, and
+//! only if its core sleeps is a wake-up sent, through the sender's own ring, together with that turn's
+//! submissions.
 
 use std::fmt;
 use std::future::poll_fn;

@@ -29,7 +29,8 @@ impl Completion {
     }
 }
 
-/// Puts right what a completion brings that nobody waits for any more: closes a descriptor, gives a buffer back.
+/// Puts right what a completion brings that nobody waits for any more: closes a descriptor, gives a buffer
+/// back.
 pub(crate) type Cleanup = fn(&Core, Completion);
 
 pub(crate) fn no_cleanup(_: &Core, _: Completion) {}

@@ -1,9 +1,9 @@
 //! What other threads may touch of a core: its inbox, the list of tasks they woke, and the bell that wakes
 //! it from its sleep.
 //!
-//! The sleep protocol: a core sets `sleeping`, then looks at both lists and for a nudge once more, then waits in
-//! the kernel. Whoever adds to a list, or nudges, looks at `sleeping` afterwards. Both sides fence in between, so at least one of
-//! them sees the other: either the core does not sleep, or it is rung.
+//! The sleep protocol: a core sets `sleeping`, then looks at both lists and for a nudge once more, then waits
+//! in the kernel. Whoever adds to a list, or nudges, looks at `sleeping` afterwards. Both sides fence in
+//! between, so at least one of them sees the other: either the core does not sleep, or it is rung.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};

@@ -8,9 +8,9 @@ use crate::limits::{SPIN_MAX, SPIN_MIN};
 /// Looks between two readings of the clock, which is not free.
 const LOOKS_PER_READING: u32 = 16;
 
-/// The time that a core may poll before it sleeps. A look that finds work, or a sleep so short that a longer look
-/// would have spared it, doubles it up to the limit; a look followed by a long sleep halves it: a core whose work
-/// comes seldom soon sleeps at once.
+/// The time that a core may poll before it sleeps. A look that finds work, or a sleep so short that a longer
+/// look would have spared it, doubles it up to the limit; a look followed by a long sleep halves it: a core
+/// whose work comes seldom soon sleeps at once.
 #[derive(Debug)]
 pub(crate) struct Spin {
     budget: Duration,

@@ -69,7 +69,8 @@ impl Header {
 pub(crate) struct TaskRef(NonNull<Header>);
 
 impl TaskRef {
-    /// Makes a task on the current core from `future`; `recycled` is memory of the right class, if there is any.
+    /// Makes a task on the current core from `future`; `recycled` is memory of the right class, if there is
+    /// any.
     pub(crate) fn new<F>(
         future: F,
         remote: &Arc<Remote>,
@@ -231,8 +232,8 @@ unsafe fn free(memory: NonNull<Header>) {
 /// # Safety
 /// The caller owns a reference and gives it up.
 unsafe fn release(task: NonNull<Header>) {
-    // SAFETY: the reference keeps the header alive until `fetch_sub`; whoever takes the last one has it alone,
-    // and the acquire side of AcqRel makes all earlier uses visible to it.
+    // SAFETY: the reference keeps the header alive until `fetch_sub`; whoever takes the last one has it
+    // alone, and the acquire side of AcqRel makes all earlier uses visible to it.
     unsafe {
         if task.as_ref().refs.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;

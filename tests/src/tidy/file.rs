@@ -1,6 +1,6 @@
 //! Rules that look at one file at a time.
 
-use super::source::{Source, block_end, line_of, words};
+use super::source::{QUOTED, Source, block_end, line_of, words};
 use super::{Finding, Rule};
 
 /// Two files side by side on a wide screen; `rustfmt.toml` says the same.
@@ -106,8 +106,8 @@ fn machine_path(line: &str, number: usize, found: &mut impl FnMut(Rule, usize, S
 }
 
 fn length(source: &Source, found: &mut impl FnMut(Rule, usize, String)) {
-    for (number, line) in source.text().lines().enumerate() {
-        let columns = line.chars().count();
+    for (number, (line, code)) in source.text().lines().zip(source.code().lines()).enumerate() {
+        let columns = if source.is_rust() { unquoted_columns(line, code) } else { line.chars().count() };
         if columns > LINE_COLUMNS_MAX {
             let message = format!("{columns} columns; {LINE_COLUMNS_MAX} at most");
             found(Rule::LongLine, number + 1, message);
@@ -118,6 +118,11 @@ fn length(source: &Source, found: &mut impl FnMut(Rule, usize, String)) {
         let message = format!("{lines} lines; past {FILE_LINES_MAX} look for the second idea in it");
         found(Rule::LongFile, 0, message);
     }
+}
+
+/// The columns of a line outside its strings: a message is kept whole, so that it can be searched for.
+fn unquoted_columns(line: &str, code: &str) -> usize {
+    line.char_indices().filter(|(at, _)| code.as_bytes().get(*at) != Some(&QUOTED)).count()
 }
 
 fn markers(source: &Source, found: &mut impl FnMut(Rule, usize, String)) {
@@ -233,6 +238,7 @@ mod tests {
         assert_eq!(broken("docs/page.md", &line), []);
         let widest = format!("// {}\n", "ü".repeat(LINE_COLUMNS_MAX - 3));
         assert_eq!(broken_rust(&widest), []);
+        assert_eq!(broken_rust(&format!("fn f() {{ g({line:?}) }}\n")), []);
     }
 
     #[test]

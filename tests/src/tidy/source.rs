@@ -5,8 +5,8 @@
 pub struct Source {
     path: String,
     text: String,
-    /// For Rust, the text in which comments and the content of literals are spaces; line by line the same
-    /// length. For anything else, the text.
+    /// For Rust, the text in which comments are spaces and literals are quotes; line by line the same length.
+    /// For anything else, the text.
     code: String,
 }
 
@@ -105,16 +105,20 @@ pub(super) fn words(code: &str, word: &str) -> Vec<usize> {
         .collect()
 }
 
-/// Blanks comments and the content of strings and characters.
+/// What stands for each byte of a string or character.
+pub(super) const QUOTED: u8 = b'"';
+
+/// Replaces comments by spaces, and strings and characters by quotes.
 fn blank(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = bytes.to_vec();
     let mut at = 0;
     while at < bytes.len() {
         let end = literal_or_comment_end(bytes, at);
+        let filler = if bytes[at] == b'/' { b' ' } else { QUOTED };
         for byte in out.get_mut(at..end).into_iter().flatten() {
             if *byte != b'\n' {
-                *byte = b' ';
+                *byte = filler;
             }
         }
         at = end.max(at + 1);
@@ -208,10 +212,10 @@ mod tests {
         let cases = [
             ("a // b\nc", "a     \nc"),
             ("a /* b /* c */ d */ e", "a                   e"),
-            (r#"f("x{\"y")g"#, "f(       )g"),
-            ("r#\"a\"b\"# c", "         c"),
+            (r#"f("x{\"y")g"#, r#"f(""""""")g"#),
+            ("r#\"a\"b\"# c", r#""""""""" c"#),
             ("r#type c", "r#type c"),
-            ("'{' x '\\'' y '\\u{7b}' z", "    x      y          z"),
+            ("'{' x '\\'' y '\\u{7b}' z", r#"""" x """" y """""""" z"#),
             ("&'a str; 'b: loop {}", "&'a str; 'b: loop {}"),
         ];
         for (text, expected) in cases {

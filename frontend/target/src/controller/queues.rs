@@ -19,7 +19,7 @@ pub type AbortFuture = Pin<Box<dyn Future<Output = Aborted>>>;
 
 /// The controller's I/O queues.
 pub trait Queues {
-    /// Asks the queue to abort a command. A queue that does not exist answers [`Aborted::No`]. The completion of
-    /// the aborted command is sent before the future ends.
+    /// Asks the queue to abort a command. A queue that does not exist answers [`Aborted::No`]. The completion
+    /// of the aborted command is sent before the future ends.
     fn abort(&self, queue: Qid, command: CommandId) -> AbortFuture;
 }

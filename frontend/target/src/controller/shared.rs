@@ -1,4 +1,5 @@
-//! What all cores know of a controller: its identity, whether it may start commands, and who heard of its host.
+//! What all cores know of a controller: its identity, whether it may start commands, and who heard of its
+//! host.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
@@ -35,8 +36,8 @@ pub enum WriteCache {
     Disabled,
 }
 
-/// When a core last heard of the controller's host, in nanoseconds of the reactor's clock. One per core, each in a
-/// cache line of its own, written by that core alone (NVME N7).
+/// When a core last heard of the controller's host, in nanoseconds of the reactor's clock. One per core, each
+/// in a cache line of its own, written by that core alone (NVME N7).
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Traffic(AtomicU64);

@@ -5,7 +5,8 @@
 //! | `document` | the file's tables as they are written |
 //! | `source` | from a place in the text to its line and key |
 //! | `error` | what is wrong with a file |
-//! | `check` | the rules, from document to [`Config`]; `cores`, `portals`, `subsystems`, `backend` hold its parts |
+//! | `check` | the rules, from document to [`Config`]; `cores`, `portals`, `subsystems`, `backend` hold its
+//! parts |
 //! | [`quantity`] | sizes with units |
 //! | [`identity`] | what follows from an NQN when the file does not say it |
 //!
