@@ -172,10 +172,16 @@ proptest! {
     }
 
     #[test]
-    fn a_range_fits_exactly_up_to_the_end(slba: u64, nlb in 1u32..=65536, nsze: u64) {
+    fn a_range_fits_exactly_up_to_the_end(slba: u64, nlb in 1u32..=65536, off in -2i128..=2, any_size: u64) {
         let rw = RwCommand { slba: Lba(slba), nlb, control: RwControl(0) };
-        prop_assert_eq!(rw.fits(nsze), u128::from(slba) + u128::from(nlb) <= u128::from(nsze));
-        prop_assert_eq!(DsmRange::new(Lba(slba), nlb).fits(nsze), rw.fits(nsze));
+        let dsm = DsmRange::new(Lba(slba), nlb);
+        let end = u128::from(slba) + u128::from(nlb);
+        // Sizes around the range's end, where a wrong comparison shows, and any size.
+        let near = u64::try_from(end.saturating_add_signed(off)).unwrap_or(u64::MAX);
+        for nsze in [near, any_size] {
+            prop_assert_eq!(rw.fits(nsze), end <= u128::from(nsze));
+            prop_assert_eq!(dsm.fits(nsze), end <= u128::from(nsze));
+        }
     }
 
     #[test]

@@ -3,12 +3,15 @@
 //! | module | what | runs on |
 //! |---|---|---|
 //! | [`backend`] | the trait behind every namespace, with its data types | data core |
-//! | [`inventory`] | what is served, to whom: subsystems, namespaces, hosts, portals | everywhere, immutable
-//! |
+//! | [`inventory`] | what is served, to whom: subsystems, namespaces, hosts, portals | everywhere, immutable |
 //! | [`controller`] | a controller's state machine and all admin commands; no sockets | owner core |
+//! | [`io`] | execution of I/O commands against a backend | data core |
+//! | [`backends`] | what can stand behind a namespace: null, memory, raw | data core |
 //! | [`limits`] | named limits | |
 
 pub mod backend;
+pub mod backends;
 pub mod controller;
 pub mod inventory;
+pub mod io;
 pub mod limits;

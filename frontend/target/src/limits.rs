@@ -18,6 +18,13 @@ pub const MDTS: u8 = 8;
 /// Largest part of a transfer that moves at once: one C2HData or H2CData sequence, one buffer (NVME N5, N14).
 pub const SLICE_BYTES: u32 = 128 * 1024;
 
+/// Largest Write Zeroes in bytes: Linux truncates the number of blocks to 16 bits and minds only WZSL, so this is
+/// 65536 blocks of the smallest size (NVME N9).
+pub const WRITE_ZEROES_BYTES_MAX: u64 = 65536 * 512;
+
+/// WZSL for [`WRITE_ZEROES_BYTES_MAX`] in units of 4 KiB (CAP.MPSMIN), as a power of two.
+pub const WZSL: u8 = 13;
+
 /// Entries of an I/O submission queue (CAP.MQES + 1). A host uses as deep a queue as is offered.
 pub const QUEUE_ENTRIES_MAX: u16 = 1024;
 

@@ -1,4 +1,4 @@
-//! The common header of all PDUs, their kinds, flags, alignment and digests (NVMe-TCP 1.0 §3.6.1).
+//! The common header of all PDUs, their kinds, flags, alignment and digests (NVMe-TCP 1.0 §3.6.2.1).
 
 use crate::wire::{Wire, coded, wire};
 use zerocopy::little_endian::U32;

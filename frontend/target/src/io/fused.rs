@@ -1,0 +1,128 @@
+//! Fused Compare-and-Write: finding the two halves, and carrying them out as one.
+
+use ashlar_nvme::Status;
+use ashlar_nvme::command::{FusedOperation, Sqe};
+use ashlar_nvme::opcode::NvmOpcode;
+
+use super::check::{Request, check};
+use super::{DataPort, NamespaceCore, WriteCache};
+use crate::backend::Backend;
+use crate::inventory::Namespace;
+
+/// Largest Compare-and-Write in bytes: one store block, which it may not straddle (NACWU; NVME N8).
+pub const ATOMIC_BYTES: u64 = 4096;
+
+/// A fused pair that passed [`check_fused`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FusedRequest {
+    compare: Request,
+    write: Request,
+}
+
+impl FusedRequest {
+    /// The first half; its transfer is the data to compare with.
+    pub fn compare(&self) -> &Request {
+        &self.compare
+    }
+
+    /// The second half; its transfer is the data to write.
+    pub fn write(&self) -> &Request {
+        &self.write
+    }
+}
+
+/// Checks both halves of a pair, each with the length that its data pointer gives. The statuses are for the first
+/// and the second half, in this order.
+pub fn check_fused(
+    first: (&Sqe, u32),
+    second: (&Sqe, u32),
+    namespace: &Namespace,
+) -> Result<FusedRequest, (Status, Status)> {
+    let halves = (NvmOpcode::try_from(first.0.opcode), NvmOpcode::try_from(second.0.opcode));
+    // FUSES announces Compare and Write only; the ranges must be the same (NVM Command Set 1.0 §2.1.1).
+    if !matches!(halves, (Ok(NvmOpcode::Compare), Ok(NvmOpcode::Write))) || first.0.nsid != second.0.nsid {
+        return Err((Status::INVALID_FIELD, Status::INVALID_FIELD));
+    }
+    let compare =
+        check(first.0, namespace, first.1).map_err(|status| (status, Status::ABORTED_FAILED_FUSED))?;
+    let write =
+        check(second.0, namespace, second.1).map_err(|status| (Status::ABORTED_FAILED_FUSED, status))?;
+    if compare.range != write.range {
+        return Err((Status::INVALID_FIELD, Status::INVALID_FIELD));
+    }
+    let last = compare.range.end().saturating_sub(1);
+    if compare.range.offset / ATOMIC_BYTES != last / ATOMIC_BYTES {
+        return Err((Status::ATOMIC_WRITE_UNIT_EXCEEDED, Status::ABORTED_FAILED_FUSED));
+    }
+    Ok(FusedRequest { compare, write })
+}
+
+/// Carries out a fused pair: fetches both halves' data, then compares and writes with no other write of any core in
+/// between. The statuses are for the first and the second half; they are answered in that order (NVME N11).
+pub async fn execute_fused<B: Backend, P: DataPort>(
+    namespace: &NamespaceCore<B>,
+    request: &FusedRequest,
+    compare_port: &P,
+    write_port: &P,
+    cache: WriteCache,
+) -> (Status, Status) {
+    let _ = (namespace, request, compare_port, write_port, cache);
+    (Status::INVALID_OPCODE, Status::INVALID_OPCODE)
+}
+
+/// Finds the pairs among a queue's commands, which are adjacent (NVMe Base 2.0 §3.4.2).
+#[derive(Debug)]
+pub struct Pairing<T> {
+    first: Option<T>,
+}
+
+/// What becomes of a command that arrived, and of a first half that was held.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Arrival<T> {
+    /// Not fused: start it.
+    Alone(T),
+    /// A first half: it waits for the next command.
+    Held,
+    /// Both halves: start them as one.
+    Pair(T, T),
+    /// The held first half misses its second: answer it with [`Pairing::MISSING`], then start `then`, or if that is
+    /// `None`, the arrived command is a first half itself and is held now.
+    Widowed {
+        /// The one to be answered.
+        first: T,
+        /// The one to be started.
+        then: Option<T>,
+    },
+    /// A second half without a first: answer it with [`Pairing::MISSING`].
+    Orphan(T),
+}
+
+impl<T> Default for Pairing<T> {
+    fn default() -> Self {
+        Self { first: None }
+    }
+}
+
+impl<T> Pairing<T> {
+    /// Status of a half whose other half is missing: 0Ah.
+    pub const MISSING: Status = Status::ABORTED_MISSING_FUSED;
+
+    /// A command arrived, with its FUSE field.
+    pub fn arrive(&mut self, fused: FusedOperation, command: T) -> Arrival<T> {
+        match (fused, self.first.take()) {
+            (FusedOperation::Normal, None) => Arrival::Alone(command),
+            (FusedOperation::Normal, Some(first)) => Arrival::Widowed { first, then: Some(command) },
+            (FusedOperation::First, held) => {
+                self.first = Some(command);
+                held.map_or(Arrival::Held, |first| Arrival::Widowed { first, then: None })
+            }
+            (FusedOperation::Second, Some(first)) => Arrival::Pair(first, command),
+            (FusedOperation::Second, None) => Arrival::Orphan(command),
+        }
+    }
+
+    /// The first half that is held, to be given up when its queue ends.
+    pub fn take_held(&mut self) -> Option<T> {
+        self.first.take()
+    }
+}

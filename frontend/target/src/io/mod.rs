@@ -1,0 +1,50 @@
+//! Execution of I/O commands on one core: what is checked before data moves, and what is done with it.
+//!
+//! The transport takes a command through three steps. [`addressee`] says which namespace it is for. [`check`] turns
+//! it into a [`Request`], whose [`Request::transfer`] says how much data moves which way, or says the status that
+//! it fails with before any data moves. [`execute`] carries it out, with the data going through a [`DataPort`].
+//! Fused pairs go through [`Pairing`], [`check_fused`] and [`execute_fused`] instead.
+//!
+//! | file | what |
+//! |---|---|
+//! | `check` | a submission entry against its namespace: every status that needs no data |
+//! | `namespace` | a namespace on all cores and on one |
+//! | `execute` | Read, Write, Flush, and the way to the rarer ones |
+//! | `fused` | Compare-and-Write, and finding pairs |
+
+use std::future::Future;
+
+use ashlar_nvme::Status;
+
+use crate::backend::{ReadData, WriteData};
+
+mod check;
+mod execute;
+mod fused;
+mod namespace;
+
+pub use check::{Addressee, Request, Transfer, absent_namespace, addressee, check};
+pub use execute::execute;
+pub use fused::{ATOMIC_BYTES, Arrival, FusedRequest, Pairing, check_fused, execute_fused};
+pub use namespace::{NamespaceCore, SharedNamespace};
+
+/// Where a command's data comes from and goes to: the transport's side of one command.
+///
+/// Offsets are bytes of this command's transfer. They ascend without gaps, in parts of at most
+/// [`crate::limits::SLICE_BYTES`], and only one call is under way at a time. Once a call has failed no other follows.
+pub trait DataPort {
+    /// The host's data, `len` bytes from `offset` on.
+    fn fetch(&self, offset: u32, len: u32) -> impl Future<Output = Result<WriteData, Status>>;
+
+    /// Hands `len` bytes from `offset` on over to be sent. Done when the next part may follow, not when it is sent.
+    fn deliver(&self, offset: u32, len: u32, data: ReadData) -> impl Future<Output = Result<(), Status>>;
+}
+
+/// State of the volatile write cache feature (NVMe Base 2.0 §5.27.1.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteCache {
+    /// Writes may be acknowledged before they are durable, if the backend has a cache.
+    Enabled,
+    /// Every write is durable before it is acknowledged (NVME N16).
+    Disabled,
+}
