@@ -36,7 +36,7 @@ pub enum BuildError {
 /// If it does not build, or there is none of this name.
 pub fn program(name: &str) -> Result<PathBuf, BuildError> {
     let what = format!("program {name}");
-    let mut found = executables(&["build", "--bins"], name, &what)?;
+    let mut found = executables(&["build", "--bins"], &what, |artifact| artifact.target == name)?;
     found.pop().ok_or(BuildError::Missing { what })
 }
 
@@ -46,7 +46,7 @@ pub fn program(name: &str) -> Result<PathBuf, BuildError> {
 /// If they do not build, or the crate has none.
 pub fn test_programs(package: &str) -> Result<Vec<PathBuf>, BuildError> {
     let what = format!("tests of {package}");
-    let found = executables(&["test", "--no-run"], package, &what)?;
+    let found = executables(&["test", "--no-run"], &what, |artifact| artifact.is_test_of(package))?;
     if found.is_empty() {
         return Err(BuildError::Missing { what });
     }
@@ -54,8 +54,12 @@ pub fn test_programs(package: &str) -> Result<Vec<PathBuf>, BuildError> {
 }
 
 /// Runs cargo for the whole workspace, as `make test` does, so that nothing is compiled a second time with
-/// other features; picks the executables whose target or package has this name.
-fn executables(arguments: &[&str], name: &str, what: &str) -> Result<Vec<PathBuf>, BuildError> {
+/// other features; picks executables.
+fn executables(
+    arguments: &[&str],
+    what: &str,
+    is_wanted: impl Fn(&Artifact) -> bool,
+) -> Result<Vec<PathBuf>, BuildError> {
     let run_error = |source| BuildError::Run { what: what.to_owned(), source };
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).args(["--quiet", "--locked", "--workspace", "--message-format=json"]);
@@ -71,7 +75,8 @@ fn executables(arguments: &[&str], name: &str, what: &str) -> Result<Vec<PathBuf
     let mut found = Vec::new();
     if let Some(stdout) = cargo.stdout.take() {
         for line in BufReader::new(stdout).lines() {
-            found.extend(executable(&line.map_err(run_error)?, name));
+            let artifact = Artifact::of_message(&line.map_err(run_error)?);
+            found.extend(artifact.filter(|artifact| is_wanted(artifact)).map(|artifact| artifact.executable));
         }
     }
     if !cargo.wait().map_err(run_error)?.success() {
@@ -80,28 +85,56 @@ fn executables(arguments: &[&str], name: &str, what: &str) -> Result<Vec<PathBuf
     Ok(found)
 }
 
-/// The executable that a message of cargo's tells of, if it is one of `name`.
-fn executable(message: &str, name: &str) -> Option<PathBuf> {
-    let message: serde_json::Value = serde_json::from_str(message).ok()?;
-    let executable = message.get("executable")?.as_str()?;
-    let target = message.get("target")?.get("name")?.as_str()?;
-    // The id ends with …/folder#version or …/folder#name@version; the manifest lies in the package's folder.
-    let package = message.get("package_id")?.as_str()?;
-    let of_package = package.contains(&format!("#{name}@"));
-    (target == name || of_package).then(|| PathBuf::from(executable))
+/// An executable that cargo has built, as it tells of it.
+#[derive(Debug, PartialEq, Eq)]
+struct Artifact {
+    package: String,
+    target: String,
+    is_test: bool,
+    executable: PathBuf,
+}
+
+impl Artifact {
+    fn of_message(message: &str) -> Option<Self> {
+        let message: serde_json::Value = serde_json::from_str(message).ok()?;
+        Some(Self {
+            package: message.get("package_id")?.as_str()?.to_owned(),
+            target: message.get("target")?.get("name")?.as_str()?.to_owned(),
+            is_test: message.get("profile")?.get("test")?.as_bool()?,
+            executable: PathBuf::from(message.get("executable")?.as_str()?),
+        })
+    }
+
+    /// The id ends with the package's name and version: `…/folder#name@version`.
+    fn is_test_of(&self, package: &str) -> bool {
+        self.is_test && self.package.contains(&format!("#{package}@"))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const MESSAGE: &str = r#"{
+        "reason": "compiler-artifact",
+        "package_id": "path+file:///x/reactor#ashlar-reactor@0.1.0",
+        "target": { "name": "stress" },
+        "profile": { "test": true },
+        "executable": "/x/stress-1"
+    }"#;
+
     #[test]
-    fn only_executables_of_the_name_are_picked() {
-        let message = r#"{"reason":"compiler-artifact",
-            "package_id":"path+file:///x/reactor#ashlar-reactor@0.1.0","target":{"name":"stress"},"executable":"/x/stress-1"}"#;
-        assert_eq!(executable(message, "stress"), Some(PathBuf::from("/x/stress-1")));
-        assert_eq!(executable(message, "ashlar-reactor"), Some(PathBuf::from("/x/stress-1")));
-        assert_eq!(executable(message, "ashlar"), None);
-        assert_eq!(executable(r#"{"reason":"build-finished","success":true}"#, "stress"), None);
+    fn only_tests_of_the_package_are_picked() {
+        let artifact = Artifact::of_message(MESSAGE).expect("an executable");
+        assert!(artifact.is_test_of("ashlar-reactor"));
+        assert!(!artifact.is_test_of("ashlar"));
+        let example = Artifact::of_message(&MESSAGE.replace("true", "false")).expect("an executable");
+        assert!(!example.is_test_of("ashlar-reactor"));
+    }
+
+    #[test]
+    fn messages_without_an_executable_are_passed_over() {
+        assert_eq!(Artifact::of_message(r#"{"reason":"build-finished","success":true}"#), None);
+        assert_eq!(Artifact::of_message(&MESSAGE.replace("\"/x/stress-1\"", "null")), None);
     }
 }
