@@ -72,6 +72,12 @@ impl Node {
         self.folder.path()
     }
 
+    /// The daemon's process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Puts a new configuration in place and tells the daemon to read it (SIGHUP).
     ///
     /// # Errors

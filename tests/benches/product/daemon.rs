@@ -1,0 +1,124 @@
+//! The daemon under measurement, and what its data core did meanwhile.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ashlar_tests::built;
+use ashlar_tests::node::{Node, free_ports};
+
+use crate::Settings;
+use crate::error::{BenchError, io};
+use crate::load::{self, words};
+
+/// Name of the one subsystem.
+pub(crate) const SUBSYSTEM: &str = "nqn.2026-01.io.ashlar:bench";
+
+/// A daemon with one data core.
+pub(crate) struct Daemon {
+    node: Node,
+    address: SocketAddr,
+    metrics: SocketAddr,
+    ashlar: PathBuf,
+}
+
+/// Counters of the data core at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CoreTime {
+    /// Seconds in which it worked: neither asleep nor looking for work.
+    pub(crate) busy_s: f64,
+    /// System calls into the ring.
+    pub(crate) system_calls: f64,
+}
+
+/// A load that keeps connections open until it is dropped.
+pub(crate) struct Held(Child);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // It may have ended by itself; either way it must be waited for.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Daemon {
+    /// Starts one that serves `namespaces`: lines of TOML, one `[[subsystem.namespace]]` each.
+    pub(crate) fn start(settings: &Settings, namespaces: &str) -> Result<Self, BenchError> {
+        let ports = free_ports(2).map_err(io("looking for free ports"))?;
+        let (address, metrics) = (ports[0], ports[1]);
+        let configuration = format!(
+            "[cores]\ncpus = [{}]\n[log]\nlevel = \"warn\"\n[metrics]\nlisten = \"{metrics}\"\n\
+             [[portal]]\nlisten = \"{address}\"\n[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\nallow_any_host = true\n\
+             {namespaces}",
+            settings.target_cpu
+        );
+        let node = Node::start(&[address, metrics], |_| configuration)?;
+        Ok(Self { node, address, metrics, ashlar: built::program("ashlar")? })
+    }
+
+    /// The daemon's process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.node.pid()
+    }
+
+    /// Loads it with `ashlar perf`.
+    pub(crate) fn perf(&self, settings: &Settings, arguments: &str) -> Result<serde_json::Value, BenchError> {
+        let mut all = words("perf -o json --warmup 500ms");
+        all.extend(words(&format!(
+            "--address {} --subsystem {SUBSYSTEM} --cpus {} --time {}s",
+            self.address, settings.load_cpu, settings.seconds
+        )));
+        all.extend(words(arguments));
+        load::json("ashlar perf", &self.ashlar, &all)
+    }
+
+    /// Starts a load that only keeps `queues` I/O queues connected, one read per second over all of them.
+    pub(crate) fn hold_connections(&self, settings: &Settings, queues: usize) -> Result<Held, BenchError> {
+        let arguments = format!(
+            "perf --address {} --subsystem {SUBSYSTEM} --nsid 1 --rw read --depth 1 --rate 1 --time 300s \
+             --queues {queues} --cpus {}",
+            self.address, settings.load_cpu
+        );
+        let child = Command::new(&self.ashlar)
+            .args(words(&arguments))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(io("starting ashlar perf"))?;
+        Ok(Held(child))
+    }
+
+    /// Reads the core's counters from the metrics.
+    pub(crate) fn core_time(&self) -> Result<CoreTime, BenchError> {
+        Ok(CoreTime {
+            busy_s: self.metric("ashlar_core_busy_seconds_total")?,
+            system_calls: self.metric("ashlar_core_system_calls_total")?,
+        })
+    }
+
+    /// A metric, summed over its labels.
+    pub(crate) fn metric(&self, name: &str) -> Result<f64, BenchError> {
+        let text = self.scrape().map_err(io("reading the daemon's metrics"))?;
+        let values: Vec<f64> = text
+            .lines()
+            .filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])))
+            .filter_map(|line| line.rsplit(' ').next()?.parse().ok())
+            .collect();
+        if values.is_empty() {
+            return Err(BenchError::Output { program: "ashlard's /metrics", what: name.to_owned() });
+        }
+        Ok(values.iter().sum())
+    }
+
+    fn scrape(&self) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(self.metrics)?;
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    }
+}
