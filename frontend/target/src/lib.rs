@@ -7,6 +7,8 @@
 //! | [`controller`] | a controller's state machine and all admin commands; no sockets | owner core |
 //! | [`io`] | execution of I/O commands against a backend | data core |
 //! | [`backends`] | what can stand behind a namespace: null, memory, raw | data core |
+//! | [`target`] | start, change, look at, stop; what each core keeps | control threads, data cores |
+//! | `transport` | connections: PDUs, queues, placement | data core |
 //! | [`limits`] | named limits | |
 
 pub mod backend;
@@ -15,3 +17,7 @@ pub mod controller;
 pub mod inventory;
 pub mod io;
 pub mod limits;
+pub mod target;
+mod transport;
+
+pub use target::Target;

@@ -1,0 +1,159 @@
+//! A command's data on its way: from the capsule or by R2T, and back in C2HData (NVME N1, N5, N14).
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use ashlar_nvme::pdu::data::Last;
+use ashlar_nvme::sgl::DataPointer;
+use ashlar_nvme::{CommandId, Status};
+use ashlar_reactor::IoBuf;
+use ashlar_reactor::net::Received;
+
+use crate::backend::{OpenBackend, ReadData, ReceivedSlice, WriteData};
+use crate::controller::connect::FlowControl;
+use crate::io::DataPort;
+use crate::transport::queue::Queue;
+use crate::transport::transfers::DigestCheck;
+
+/// Data that came with a command.
+#[derive(Debug)]
+pub(crate) enum CapsuleBytes {
+    /// None.
+    None,
+    /// It lies where it arrived.
+    Received { received: Rc<Received>, start: usize, len: usize },
+    /// It arrived in pieces, and was put together.
+    Buffer(IoBuf),
+}
+
+impl CapsuleBytes {
+    pub(crate) fn len(&self) -> u32 {
+        match self {
+            CapsuleBytes::None => 0,
+            CapsuleBytes::Received { len, .. } => *len as u32,
+            CapsuleBytes::Buffer(buffer) => buffer.len() as u32,
+        }
+    }
+}
+
+/// In-capsule data with the outcome of its digest.
+#[derive(Debug)]
+pub(crate) struct CapsuleData {
+    pub(crate) bytes: CapsuleBytes,
+    pub(crate) digest: DigestCheck,
+}
+
+impl CapsuleData {
+    pub(crate) const NONE: CapsuleData =
+        CapsuleData { bytes: CapsuleBytes::None, digest: DigestCheck::Passed };
+}
+
+/// Whether the data PDUs have answered the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answered {
+    /// A response must follow.
+    No,
+    /// The last data PDU had the SUCCESS flag.
+    ByData,
+}
+
+/// The data of one command.
+pub(crate) struct HostData<'a, F: OpenBackend> {
+    queue: &'a Queue<F>,
+    cid: CommandId,
+    pointer: DataPointer,
+    capsule: Cell<CapsuleBytes>,
+    /// Bytes that go to the host in all.
+    to_host: u32,
+    answered: Cell<Answered>,
+    /// Without flow control the last data PDU can answer (NVME N1).
+    success: Cell<FlowControl>,
+}
+
+impl<'a, F: OpenBackend> HostData<'a, F> {
+    pub(crate) fn new(
+        queue: &'a Queue<F>,
+        cid: CommandId,
+        pointer: DataPointer,
+        capsule: CapsuleBytes,
+        to_host: u32,
+    ) -> Self {
+        let answered = Cell::new(Answered::No);
+        let success = Cell::new(queue.flow_control);
+        Self { queue, cid, pointer, capsule: Cell::new(capsule), to_host, answered, success }
+    }
+
+    pub(crate) fn answered(&self) -> Answered {
+        self.answered.get()
+    }
+
+    /// A response follows in any case.
+    pub(crate) fn needs_response(&self) {
+        self.success.set(FlowControl::Enabled);
+    }
+
+    fn in_capsule(&self, at: usize, len: usize) -> Result<WriteData, Status> {
+        match self.capsule.replace(CapsuleBytes::None) {
+            CapsuleBytes::None => Err(Status::INTERNAL_ERROR),
+            CapsuleBytes::Received { received, start, len: have } => {
+                let from = start + at;
+                if at + len < have {
+                    let rest = CapsuleBytes::Received { received: Rc::clone(&received), start, len: have };
+                    self.capsule.set(rest);
+                }
+                let slice = ReceivedSlice::new(received, from..from + len).ok_or(Status::INTERNAL_ERROR)?;
+                Ok(WriteData::Received(slice))
+            }
+            CapsuleBytes::Buffer(buffer) if at == 0 && len == buffer.len() => Ok(WriteData::Buffer(buffer)),
+            CapsuleBytes::Buffer(buffer) => {
+                let mut part = IoBuf::heap(len);
+                part.copy_from_slice(buffer.get(at..at + len).ok_or(Status::INTERNAL_ERROR)?);
+                self.capsule.set(CapsuleBytes::Buffer(buffer));
+                Ok(WriteData::Buffer(part))
+            }
+        }
+    }
+
+    async fn by_r2t(&self, offset: u32, len: u32) -> Result<WriteData, Status> {
+        let queue = self.queue;
+        // Bounded per queue, then fair among the queues of the core (NVME N14).
+        let _allowance = queue.transfers.allowance(len).await?;
+        let buffer = IoBuf::wait(len as usize).await.ok_or(Status::INTERNAL_ERROR)?;
+        queue.outbox.room_for_header().await.map_err(|_| Status::ABORTED_SQ_DELETION)?;
+        queue.may_go_on()?;
+        let ttag = queue.transfers.open(self.cid, offset, buffer).ok_or(Status::INTERNAL_ERROR)?;
+        queue.outbox.r2t(self.cid, ttag.0, offset, len).map_err(|_| Status::ABORTED_SQ_DELETION)?;
+        let buffer = queue.transfers.complete(ttag).await?;
+        // What was waited for may have come after the controller's end (PROTOCOL R9).
+        queue.may_go_on()?;
+        Ok(WriteData::Buffer(buffer))
+    }
+}
+
+impl<F: OpenBackend> DataPort for HostData<'_, F> {
+    async fn fetch(&self, offset: u32, len: u32) -> Result<WriteData, Status> {
+        match self.pointer {
+            DataPointer::None => Err(Status::DATA_SGL_LENGTH_INVALID),
+            DataPointer::InCapsule { offset: base, .. } => {
+                self.in_capsule((base + offset) as usize, len as usize)
+            }
+            DataPointer::Transport { .. } => self.by_r2t(offset, len).await,
+        }
+    }
+
+    async fn deliver(&self, offset: u32, len: u32, data: ReadData) -> Result<(), Status> {
+        let queue = self.queue;
+        queue.outbox.room_for(len as usize).await.map_err(|_| Status::ABORTED_SQ_DELETION)?;
+        let last = match (offset + len == self.to_host, self.success.get()) {
+            (false, _) => Last::No,
+            // NVME N1
+            (true, FlowControl::Disabled) => Last::YesWithSuccess,
+            (true, FlowControl::Enabled) => Last::Yes,
+        };
+        queue.outbox.data(self.cid, offset, len, data, last).map_err(|_| Status::ABORTED_SQ_DELETION)?;
+        if last == Last::YesWithSuccess {
+            self.answered.set(Answered::ByData);
+        }
+        Ok(())
+    }
+}
