@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use crate::exit::{Exit, Failure, Outcome};
 
-/// Name space (RFC 9562 §6.6) under which the machine's identifier becomes ours, so that the machine-id itself, which
-/// machine-id(5) asks to keep confidential, is not sent to targets.
+/// Name space (RFC 9562 §6.6) under which the machine's identifier becomes ours, so that the machine-id
+/// itself, which machine-id(5) asks to keep confidential, is not sent to targets.
 const MACHINES: Uuid = Uuid::from_u128(0x6f0b_2d53_9c1e_4f7a_8a54_3d1f_6e27_b0c9);
 
 const NQN_UUID_PREFIX: &str = "nqn.2014-08.org.nvmexpress:uuid:";
@@ -49,7 +49,8 @@ impl Machine {
         }
     }
 
-    /// Arguments win over `/etc/nvme`, that over the machine-id; without any of them a name for this run only.
+    /// Arguments win over `/etc/nvme`, that over the machine-id; without any of them a name for this run
+    /// only.
     pub(crate) fn identity(&self, nqn: Option<&str>, id: Option<&str>) -> Outcome<Identity> {
         let machine = self.machine_uuid();
         let nqn_text = nqn.or(self.hostnqn.as_deref());
@@ -72,7 +73,8 @@ impl Machine {
                 }
                 uuid
             }
-            // One host has one identifier: two NQNs with the same one, or the other way round, confuse targets.
+            // One host has one identifier: two NQNs with the same one, or the other way round, confuse
+            // targets.
             None => nqn
                 .as_str()
                 .strip_prefix(NQN_UUID_PREFIX)

@@ -1,4 +1,5 @@
-//! What packages install beside the program: completion scripts and man pages, made from the command line itself.
+//! What packages install beside the program: completion scripts and man pages, made from the command line
+//! itself.
 
 use std::fs;
 use std::path::PathBuf;

@@ -84,8 +84,8 @@ pub(crate) struct PerfArgs {
     /// Submission queue flow control; off saves a response per read if the target grants it
     #[arg(long, value_enum, default_value = "off")]
     sq_flow_control: Switch,
-    /// A group of queues with its own settings, like hog:queues=1,depth=1024; can be given several times. Keys: rw,
-    /// read-percent, pattern, size, depth, queues, rate; the options above are the defaults
+    /// A group of queues with its own settings, like hog:queues=1,depth=1024; can be given several times.
+    /// Keys: rw, read-percent, pattern, size, depth, queues, rate; the options above are the defaults
     #[arg(long, value_name = "NAME:KEY=VALUE,...")]
     group: Vec<GroupSpec>,
 }

@@ -2,7 +2,8 @@
 
 use super::plan::{Part, Pattern};
 
-/// xorshift64*: three shifts and a multiplication. Good enough to spread offsets, and always the same for one seed.
+/// xorshift64*: three shifts and a multiplication. Good enough to spread offsets, and always the same for one
+/// seed.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -103,8 +104,8 @@ pub(crate) struct Pace {
     due_ns: f64,
 }
 
-/// How far behind its schedule a queue may fall and still catch up. A longer stall of the target is not followed by
-/// a burst that nobody asked for.
+/// How far behind its schedule a queue may fall and still catch up. A longer stall of the target is not
+/// followed by a burst that nobody asked for.
 const CATCH_UP_NS: f64 = 10_000_000.0;
 
 impl Pace {

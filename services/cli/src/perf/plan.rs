@@ -200,7 +200,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Groups over their base, dealt out to `cores` cores. Without groups the base is the only one, named `all`.
+    /// Groups over their base, dealt out to `cores` cores. Without groups the base is the only one, named
+    /// `all`.
     pub(crate) fn new(base: &Load, specs: &[GroupSpec], cores: usize) -> Result<Self, String> {
         let groups = if specs.is_empty() {
             base.check()?;

@@ -1,5 +1,5 @@
-//! What a core does in a run: it keeps each of its queues full and notes when commands come back. One call of a
-//! handler per completion; no task, no allocation and no reading of the clock per command.
+//! What a core does in a run: it keeps each of its queues full and notes when commands come back. One call of
+//! a handler per completion; no task, no allocation and no reading of the clock per command.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
