@@ -3,6 +3,7 @@
 mod connect;
 mod exit;
 mod identity;
+mod nvme;
 mod output;
 mod perf;
 mod shell;
@@ -34,6 +35,9 @@ struct Cli {
 enum Command {
     /// Measure what a namespace can do
     Perf(Box<perf::PerfArgs>),
+    /// Look at targets: discovery, identification, logs
+    #[command(subcommand)]
+    Nvme(nvme::NvmeCommand),
     /// Print the completion script of a shell
     Completion(shell::CompletionArgs),
     /// Write the man pages
@@ -44,6 +48,7 @@ enum Command {
 fn run(cli: &Cli) -> Outcome {
     match &cli.command {
         Command::Perf(args) => perf::run(args, cli.output),
+        Command::Nvme(command) => nvme::run(command, cli.output),
         Command::Completion(args) => shell::completion::<Cli>(args),
         Command::Man(args) => shell::man::<Cli>(args),
     }
