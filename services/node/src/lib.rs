@@ -6,6 +6,7 @@
 //! | [`config`] | the configuration file: reading, checking, what it means |
 //! | [`limits`] | limits of the system and of the node itself |
 //! | [`log`] | text or JSON, level |
+//! | [`metrics`] | what Prometheus is told |
 //! | [`notify`] | the service supervisor |
 //! | [`signals`] | reload, stop |
 
@@ -13,5 +14,6 @@ pub mod changes;
 pub mod config;
 pub mod limits;
 pub mod log;
+pub mod metrics;
 pub mod notify;
 pub mod signals;
