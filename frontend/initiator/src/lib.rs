@@ -13,18 +13,25 @@
 //! | [`discovery`] | the discovery log |
 //! | [`session`] | reconnects and repeats |
 //! | [`error`] | what goes wrong |
-#![allow(unused, reason = "bodies follow")]
 
+mod admin;
+mod command;
 pub mod config;
+mod connection;
 pub mod controller;
 pub mod data;
 pub mod discovery;
 mod engine;
 pub mod error;
+mod handshake;
+mod incoming;
 pub mod load;
 pub mod queue;
+mod receive;
 pub mod session;
+mod slot;
 
+pub use command::Pending;
 pub use config::{FlowControl, HostConfig, ReconnectPolicy};
 pub use controller::{Aborted, Controller, ControllerInfo, Event, Namespace, Ticket};
 pub use data::{Data, Payload, Sink};

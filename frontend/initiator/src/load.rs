@@ -1,13 +1,16 @@
 //! The low-level way to use a queue: commands are submitted with a token, and a handler is called for each
 //! completion, without a task, an allocation or a wake-up per command.
 
+use ashlar_nvme::opcode::NvmOpcode;
 use ashlar_nvme::status::StatusField;
-use ashlar_nvme::{Lba, Nsid, Sqe, Status};
+use ashlar_nvme::wire::U32;
+use ashlar_nvme::{CommandId, Lba, Nsid, Sqe, Status};
 use ashlar_reactor::IoBuf;
 
 use crate::data::{Data, Payload, Sink};
 use crate::engine::Engine;
 use crate::error::HostError;
+use crate::slot::Owner;
 
 /// A number of the caller's that comes back with the completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -99,13 +102,13 @@ impl Submitter<'_> {
     /// Commands that can be submitted now.
     #[must_use]
     pub fn room(&self) -> usize {
-        unimplemented!()
+        self.engine.room()
     }
 
     /// Commands of the handler that are outstanding.
     #[must_use]
     pub fn outstanding(&self) -> usize {
-        unimplemented!()
+        self.engine.handled
     }
 
     /// Submits a command; its command identifier and data pointer are filled in.
@@ -113,7 +116,7 @@ impl Submitter<'_> {
     /// # Errors
     /// If the queue is full or lost.
     pub fn submit(&mut self, token: Token, sqe: Sqe, data: Data) -> Result<(), Refused> {
-        unimplemented!()
+        self.engine.submit(Owner::Handler(token), sqe, data).map(|_| ())
     }
 
     /// Submits a Read of `len` bytes, which must be the bytes of `blocks` blocks.
@@ -129,7 +132,7 @@ impl Submitter<'_> {
         len: u32,
         sink: Sink,
     ) -> Result<(), Refused> {
-        unimplemented!()
+        self.submit(token, blocks_command(NvmOpcode::Read, nsid, slba, blocks), Data::In { len, sink })
     }
 
     /// Submits a Write of `payload`, which must have the bytes of `blocks` blocks.
@@ -144,8 +147,31 @@ impl Submitter<'_> {
         blocks: u32,
         payload: &Payload,
     ) -> Result<(), Refused> {
-        unimplemented!()
+        let sqe = blocks_command(NvmOpcode::Write, nsid, slba, blocks);
+        self.submit(token, sqe, Data::Out(payload.clone()))
     }
+}
+
+/// A command about a range of blocks.
+pub(crate) fn blocks_command(opcode: NvmOpcode, nsid: Nsid, slba: Lba, blocks: u32) -> Sqe {
+    let mut sqe = Sqe::new(opcode.code(), CommandId(0), nsid);
+    sqe.set_cdw10_11(slba.0);
+    sqe.cdw12 = U32::new(u32::from(nlb(blocks)));
+    sqe
+}
+
+/// The wire's NLB: 0-based. 0 and more than 65536 blocks are taken as the nearest limit.
+fn nlb(blocks: u32) -> u16 {
+    (blocks.clamp(1, 1 << 16) - 1) as u16
+}
+
+/// The handler of a queue that has none.
+pub(crate) struct Idle;
+
+impl Handler for Idle {
+    fn begin(&mut self, _: &mut Submitter<'_>) {}
+
+    fn complete(&mut self, _: &mut Submitter<'_>, _: Done) {}
 }
 
 /// What [`crate::IoQueue::run`] gives back.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::mem;
+use std::rc::Rc;
 
 use crate::buffer::IoBuf;
 use crate::limits::{GATHER_HEADER_BYTES, GATHER_SEGMENTS};
@@ -17,6 +18,7 @@ pub struct Gather {
     /// The last segment is the end of `headers[..used]`, so a header can extend it.
     open: bool,
     buffers: Vec<IoBuf>,
+    shared: Vec<Rc<IoBuf>>,
     message: Box<libc::msghdr>,
     /// Segments sent entirely.
     sent: usize,
@@ -51,6 +53,7 @@ impl Gather {
             segments: Vec::with_capacity(64),
             open: false,
             buffers: Vec::with_capacity(64),
+            shared: Vec::with_capacity(64),
             message,
             sent: 0,
             remaining: 0,
@@ -108,6 +111,24 @@ impl Gather {
         Ok(())
     }
 
+    /// Appends `range` of a buffer that others hold, too, for example one that is sent many times; our reference is
+    /// kept until it has been sent. Gives it back if there is no room or the range is not within the buffer.
+    pub fn shared(&mut self, buffer: Rc<IoBuf>, range: std::ops::Range<usize>) -> Result<(), Rc<IoBuf>> {
+        if self.segments.len() >= GATHER_SEGMENTS || range.start > range.end || range.end > buffer.len() {
+            return Err(buffer);
+        }
+        let len = range.len();
+        if len > 0 {
+            // The kernel only reads what is sent, and while we hold a reference nobody can write to it.
+            let base = buffer.pointer().wrapping_add(range.start);
+            self.segments.push(libc::iovec { iov_base: base.cast(), iov_len: len });
+            self.open = false;
+            self.remaining += len;
+        }
+        self.shared.push(buffer);
+        Ok(())
+    }
+
     /// Appends `len` zero bytes, which are nowhere written and nowhere kept. False if there is no room or they are
     /// more than 128 KiB.
     #[must_use]
@@ -155,6 +176,7 @@ impl Gather {
     pub fn clear(&mut self) {
         self.segments.clear();
         self.buffers.clear();
+        self.shared.clear();
         self.used = 0;
         self.open = false;
         self.sent = 0;
@@ -216,9 +238,27 @@ mod tests {
     }
 
     #[test]
+    fn a_shared_buffer_is_sent_several_times_and_released_once_sent() {
+        let mut payload = IoBuf::heap(4);
+        payload.copy_from_slice(b"wxyz");
+        let payload = Rc::new(payload);
+        let mut gather = Gather::new();
+        for range in [0..4, 1..3] {
+            gather.header(1).expect("room")[0] = b'-';
+            gather.shared(Rc::clone(&payload), range).expect("room");
+        }
+        assert_eq!(contents(&gather), b"-wxyz-xy");
+        gather.advance(7);
+        assert_eq!(Rc::strong_count(&payload), 3, "the rest is still to be sent");
+        gather.advance(1);
+        assert_eq!(Rc::strong_count(&payload), 1);
+    }
+
+    #[test]
     fn a_range_outside_the_buffer_is_refused() {
         let mut gather = Gather::new();
         assert!(gather.buffer(IoBuf::heap(4), 2..5).is_err());
+        assert!(gather.shared(Rc::new(IoBuf::heap(4)), 2..5).is_err());
         assert!(gather.is_empty());
     }
 }

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
@@ -164,12 +165,19 @@ impl Stream {
 
     /// Receives into `buffer[from..]`; returns the number of bytes, zero at the end of the stream.
     pub async fn receive_into(&self, buffer: IoBuf, from: usize) -> (io::Result<usize>, IoBuf) {
-        let from = from.min(buffer.len());
+        let range = from..buffer.len();
+        self.receive_part(buffer, range).await
+    }
+
+    /// As [`Stream::receive_into`], into a part of the buffer: what comes after it is somebody else's.
+    pub async fn receive_part(&self, buffer: IoBuf, part: Range<usize>) -> (io::Result<usize>, IoBuf) {
+        let end = part.end.min(buffer.len());
+        let start = part.start.min(end);
         // SAFETY: the bytes belong to the buffer, which the operation owns; moving an `IoBuf` does not move them.
         let op = unsafe {
             Op::submit((buffer, Rc::clone(&self.fd)), no_cleanup, |(buffer, fd)| {
-                let at = buffer.pointer().wrapping_add(from);
-                let len = (buffer.len() - from) as u32;
+                let at = buffer.pointer().wrapping_add(start);
+                let len = (end - start) as u32;
                 opcode::Recv::new(types::Fd(fd.as_raw_fd()), at, len).build()
             })
         };
