@@ -15,7 +15,8 @@ impl Controller {
     pub(super) async fn abort(&self, sqe: &Sqe) -> Result<Answer, Status> {
         let target = AbortCommand::from_sqe(sqe);
         if target.sqid.is_admin() {
-            // Only event requests wait; any other admin command has been answered before this one is looked at.
+            // Only event requests wait; any other admin command has been answered before this one is looked
+            // at.
             return Ok(match self.events.abort(target.cid) {
                 Some(()) => Answer::dw0(AbortCommand::DW0_ABORTED),
                 None => Answer::dw0(AbortCommand::DW0_NOT_ABORTED),

@@ -47,8 +47,9 @@ impl DiscoveryView {
     }
 }
 
-/// The address that a host can reach a portal at: what is configured, else the address it listens on, else, for a
-/// wildcard, the address that this host's connection has here. Never a wildcard; `None` if there is none.
+/// The address that a host can reach a portal at: what is configured, else the address it listens on, else,
+/// for a wildcard, the address that this host's connection has here. Never a wildcard; `None` if there is
+/// none.
 fn reachable(portal: &Portal, local: SocketAddr) -> Option<SocketAddr> {
     let usable = |address: &SocketAddr| !address.ip().is_unspecified() && address.port() != 0;
     portal.advertise.filter(usable).or_else(|| {
@@ -92,8 +93,8 @@ fn entry(subtype: SubsystemType, nqn: &Nqn, address: SocketAddr, port_id: u16) -
     entry
 }
 
-/// What `host` sees that is connected to `local`: each subsystem that it may use at each portal, and the discovery
-/// subsystem itself at the portal that the host came in over.
+/// What `host` sees that is connected to `local`: each subsystem that it may use at each portal, and the
+/// discovery subsystem itself at the portal that the host came in over.
 pub fn entries(inventory: &Inventory, host: &Nqn, local: SocketAddr) -> Vec<DiscoveryEntry> {
     let here = inventory.portals.iter().find(|portal| accepts(portal, local));
     let itself =

@@ -1,7 +1,7 @@
 //! Asynchronous events: requests that wait, events that wait, and masks (NVMe Base 2.0 §5.2, NVME N11).
 //!
-//! An event that was reported is masked until its log is read with RAE 0. Masks are per log, not per event type:
-//! an ANA change must reach a host that has not read the changed namespaces yet, or its failover waits.
+//! An event that was reported is masked until its log is read with RAE 0. Masks are per log, not per event
+//! type: an ANA change must reach a host that has not read the changed namespaces yet, or its failover waits.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

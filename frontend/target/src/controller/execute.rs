@@ -52,9 +52,9 @@ pub(super) fn expect_length(sqe: &Sqe, bytes: u64) -> Result<(), Status> {
 }
 
 impl Controller {
-    /// Executes one admin command, all but those of Fabrics. `data` is what the host sent with it. The form of the
-    /// data pointer has been checked; its length is compared here with what the command moves. Asynchronous Event
-    /// Requests wait in here. Dropping the future takes the command back.
+    /// Executes one admin command, all but those of Fabrics. `data` is what the host sent with it. The form
+    /// of the data pointer has been checked; its length is compared here with what the command moves.
+    /// Asynchronous Event Requests wait in here. Dropping the future takes the command back.
     pub async fn execute(self: &Rc<Self>, sqe: &Sqe, data: &[u8]) -> AdminReply {
         match self.dispatch(sqe, data).await {
             Ok(Answer { dw0, data }) => {

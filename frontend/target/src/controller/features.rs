@@ -42,8 +42,8 @@ const fn feature(fid: FeatureId, scope: Scope, changes: Changes) -> Supported {
     Supported { fid, scope, changes }
 }
 
-/// Features of I/O controllers. Over Fabrics there are no interrupts; reservations have their place here once they
-/// exist.
+/// Features of I/O controllers. Over Fabrics there are no interrupts; reservations have their place here once
+/// they exist.
 const IO_FEATURES: &[Supported] = &[
     feature(FeatureId::Arbitration, Scope::Controller, Changes::Allowed),
     feature(FeatureId::PowerManagement, Scope::Controller, Changes::Allowed),

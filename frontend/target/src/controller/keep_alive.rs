@@ -22,12 +22,12 @@ pub(super) const fn granularity_ms() -> u32 {
 }
 
 impl Controller {
-    /// When the association is over unless something is heard of the host before. `None`: never. Ask again at that
-    /// moment, after every property set and every Set Features: if it has moved, the controller lives. A core that
-    /// was late asks only after it has taken in what had arrived meanwhile (NVME N7).
+    /// When the association is over unless something is heard of the host before. `None`: never. Ask again at
+    /// that moment, after every property set and every Set Features: if it has moved, the controller lives. A
+    /// core that was late asks only after it has taken in what had arrived meanwhile (NVME N7).
     ///
-    /// Keep-alive is counted by traffic (NVMe Base 2.0 §3.9): a host that was heard of within one interval may stay
-    /// silent for the whole next one, so that it is lost after two.
+    /// Keep-alive is counted by traffic (NVMe Base 2.0 §3.9): a host that was heard of within one interval
+    /// may stay silent for the whole next one, so that it is lost after two.
     pub fn expires_at(&self) -> Option<Instant> {
         if self.shared.state() == ControllerState::Ended {
             return None;

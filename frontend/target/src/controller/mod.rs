@@ -2,26 +2,28 @@
 //!
 //! # The life of a controller
 //!
-//! A host connects an admin queue. [`connect::check_admin`] says whether it may, and the transport makes a fresh
-//! controller with a new id of what it returns ([`Controller::new`]); nothing of an older association of the same
-//! host is touched (NVME N6). The controller lives on one core, the owner of the admin queue. What other cores have
-//! to know of it at each command, they read from [`ControllerShared`].
+//! A host connects an admin queue. [`connect::check_admin`] says whether it may, and the transport makes a
+//! fresh controller with a new id of what it returns ([`Controller::new`]); nothing of an older association
+//! of the same host is touched (NVME N6). The controller lives on one core, the owner of the admin queue.
+//! What other cores have to know of it at each command, they read from [`ControllerShared`].
 //!
-//! Until the host sets CC.EN only properties can be read and set; every other command is a Command Sequence Error.
-//! With CC.EN it is ready at once, and I/O queues may connect ([`Controller::admit_io_queue`]). Admin commands go
-//! through [`Controller::execute`]. It answers all but two at once: an Asynchronous Event Request waits for an
-//! event, and an Abort waits for the core that has the command. Both end when the controller does.
+//! Until the host sets CC.EN only properties can be read and set; every other command is a Command Sequence
+//! Error. With CC.EN it is ready at once, and I/O queues may connect ([`Controller::admit_io_queue`]). Admin
+//! commands go through [`Controller::execute`]. It answers all but two at once: an Asynchronous Event Request
+//! waits for an event, and an Abort waits for the core that has the command. Both end when the controller
+//! does.
 //!
-//! CC.EN 1→0 and CC.SHN stop it: the shared state changes first, so that no command starts on any core any more,
-//! then the transport aborts and closes the I/O queues and releases each ([`Controller::release_io_queue`]). Only
-//! when the last one is released do CSTS.RDY and CSTS.SHST say that it is over. The admin queue stays, and the host
-//! can enable the controller again within two minutes.
+//! CC.EN 1→0 and CC.SHN stop it: the shared state changes first, so that no command starts on any core any
+//! more, then the transport aborts and closes the I/O queues and releases each
+//! ([`Controller::release_io_queue`]). Only when the last one is released do CSTS.RDY and CSTS.SHST say that
+//! it is over. The admin queue stays, and the host can enable the controller again within two minutes.
 //!
-//! The association ends ([`Controller::end`]) when the admin queue is lost, when [`Controller::expires_at`] is
-//! over, or when what is served changes so that this host may no longer see it ([`Access::Lost`]). Ended is final.
+//! The association ends ([`Controller::end`]) when the admin queue is lost, when [`Controller::expires_at`]
+//! is over, or when what is served changes so that this host may no longer see it ([`Access::Lost`]). Ended
+//! is final.
 //!
-//! What is served changes by whole, immutable inventories. [`Controller::inventory_changed`] compares the new one
-//! with what this host could see before, and raises events for the difference only (NVME N11, N13).
+//! What is served changes by whole, immutable inventories. [`Controller::inventory_changed`] compares the new
+//! one with what this host could see before, and raises events for the difference only (NVME N11, N13).
 //!
 //! | module | what |
 //! |---|---|
@@ -99,8 +101,8 @@ pub struct ControllerSettings {
     pub now: fn() -> Instant,
 }
 
-/// Whether the controller told its host of a volatile write cache (Identify Controller VWC). Fixed for its life: a
-/// host asks once.
+/// Whether the controller told its host of a volatile write cache (Identify Controller VWC). Fixed for its
+/// life: a host asks once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReportedCache {
     Present,
@@ -172,8 +174,8 @@ impl Controller {
         &self.shared
     }
 
-    /// Ends the association: nothing starts any more, and commands that wait (Asynchronous Event Requests) end.
-    /// Idempotent.
+    /// Ends the association: nothing starts any more, and commands that wait (Asynchronous Event Requests)
+    /// end. Idempotent.
     pub fn end(&self) {
         self.shared.set_state(ControllerState::Ended);
         self.events.end_requests();
@@ -193,8 +195,8 @@ impl Controller {
         self.reset_write_cache();
     }
 
-    /// A host that was told of no cache never flushes. Should a namespace with a cache appear later, its writes must
-    /// be durable at once.
+    /// A host that was told of no cache never flushes. Should a namespace with a cache appear later, its
+    /// writes must be durable at once.
     fn reset_write_cache(&self) {
         self.shared.set_write_cache(match self.reported_cache {
             ReportedCache::Present => WriteCache::Enabled,

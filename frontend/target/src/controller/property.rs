@@ -8,8 +8,8 @@ use ashlar_reactor::Instant;
 use super::{Controller, ControllerState};
 use crate::limits;
 
-/// Worst time until CSTS.RDY follows CC.EN, in units of 500 ms: as long as the I/O queues may take to close. CAP.TO
-/// and CRTO.CRWMT say the same (NVME N3).
+/// Worst time until CSTS.RDY follows CC.EN, in units of 500 ms: as long as the I/O queues may take to close.
+/// CAP.TO and CRTO.CRWMT say the same (NVME N3).
 const READY_TIMEOUT_HALF_SECONDS: u8 = 20;
 
 /// IOSQES for 64-byte entries.
@@ -24,8 +24,8 @@ pub enum PropertyEffect {
     None,
     /// CC.EN 0→1: I/O queues may connect, commands may start.
     Enabled,
-    /// CC.EN 1→0: abort I/O and close the I/O queues; the admin queue stays (NVME N6). CSTS.RDY turns 0 when the
-    /// last of them has been released.
+    /// CC.EN 1→0: abort I/O and close the I/O queues; the admin queue stays (NVME N6). CSTS.RDY turns 0 when
+    /// the last of them has been released.
     Disabled,
     /// CC.SHN: as [`PropertyEffect::Disabled`], and CSTS.SHST becomes 10b when the last I/O queue has been
     /// released.

@@ -1,4 +1,5 @@
-//! What follows from an NQN and an nsid when the file does not say it: the same wherever it is read.
+//! What follows from an NQN and an nsid when the file does not say it: the same on every start and every
+//! node.
 
 use ashlar_nvme::ids::{Nguid, Nqn, Nsid};
 use uuid::Uuid;

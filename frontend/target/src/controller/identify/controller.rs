@@ -23,8 +23,8 @@ pub(in super::super) fn firmware_revision() -> [u8; 8] {
 const DISCOVERY_SERIAL: &str = "ASHLAR-DISCOVERY";
 const DISCOVERY_MODEL: &str = "Ashlar discovery";
 
-/// WZSL: 32 MiB, 2^13 × 4 KiB. Linux cuts the length to 16 bits: at 512 bytes that is 32 MiB, and a namespace with
-/// such blocks may be added to any subsystem later (NVME N9).
+/// WZSL: 32 MiB, 2^13 × 4 KiB. Linux cuts the length to 16 bits: at 512 bytes that is 32 MiB, and a namespace
+/// with such blocks may be added to any subsystem later (NVME N9).
 const WRITE_ZEROES_LIMIT: u8 = 13;
 const _: () = assert!(4096_u64 << WRITE_ZEROES_LIMIT <= 65_536 * 512);
 
@@ -100,7 +100,8 @@ impl Controller {
                 ReportedCache::Present => vwc::PRESENT,
                 ReportedCache::Absent => 0,
             };
-        // AWUN, AWUPF and ACWU stay one block, which is atomic in every format (NVME N8); namespaces say more.
+        // AWUN, AWUPF and ACWU stay one block, which is atomic in every format (NVME N8); namespaces say
+        // more.
         id.ioccsz = U32::new((CAPSULE_ENTRY_BYTES + limits::IN_CAPSULE_BYTES) / 16);
         id.iorcsz = U32::new(1);
         id.msdbd = 1;

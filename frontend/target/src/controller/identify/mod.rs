@@ -55,8 +55,8 @@ impl Controller {
                 }
                 _ => Err(Status::INVALID_FIELD),
             },
-            // No NVM sets, endurance groups, domains, virtualization, namespace management, extended formats, or
-            // UUIDs of vendors.
+            // No NVM sets, endurance groups, domains, virtualization, namespace management, extended formats,
+            // or UUIDs of vendors.
             Cns::NvmSets
             | Cns::NamespaceFormat
             | Cns::CsiNamespaceFormat

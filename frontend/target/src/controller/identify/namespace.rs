@@ -60,7 +60,8 @@ fn describe(namespace: &Namespace) -> IdentifyNamespace {
 }
 
 impl Controller {
-    /// CNS 00h: all zero for an NSID that is not in use. Without Namespace Management FFFFFFFFh names nothing.
+    /// CNS 00h: all zero for an NSID that is not in use. Without Namespace Management FFFFFFFFh names
+    /// nothing.
     pub(super) fn identify_namespace(&self, nsid: Nsid) -> Result<Vec<u8>, Status> {
         self.described(nsid, describe)
     }

@@ -57,7 +57,7 @@ impl Controller {
             return Err(Status::INVALID_FIELD);
         }
         // No page has an index (IOS is 0); offsets are in dwords.
-        if command.ot == OffsetType::Index || command.lpo % 4 != 0 {
+        if command.ot == OffsetType::Index || !command.lpo.is_multiple_of(4) {
             return Err(Status::INVALID_FIELD);
         }
         if command.len > u64::from(limits::MAX_TRANSFER_BYTES) {
@@ -119,8 +119,8 @@ impl Controller {
     }
 }
 
-/// `len` bytes of a page from `offset` on, with zeroes behind its end (NVME N11). An offset beyond the end is an
-/// Invalid Field, the end itself is not (NVMe Base 2.0 §5.16).
+/// `len` bytes of a page from `offset` on, with zeroes behind its end (NVME N11). An offset beyond the end is
+/// an Invalid Field, the end itself is not (NVMe Base 2.0 §5.16).
 fn part(page: &[u8], offset: u64, len: u64) -> Result<Vec<u8>, Status> {
     let rest =
         usize::try_from(offset).ok().and_then(|offset| page.get(offset..)).ok_or(Status::INVALID_FIELD)?;

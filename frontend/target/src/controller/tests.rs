@@ -1,1 +1,0 @@
-//! Tests of a whole controller, without a network.
