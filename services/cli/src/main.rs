@@ -3,9 +3,11 @@
 mod connect;
 mod exit;
 mod identity;
+mod io;
 mod nvme;
 mod output;
 mod perf;
+mod random;
 mod shell;
 mod units;
 
@@ -38,6 +40,9 @@ enum Command {
     /// Look at targets: discovery, identification, logs
     #[command(subcommand)]
     Nvme(nvme::NvmeCommand),
+    /// Move data in and out of namespaces, and verify it
+    #[command(subcommand)]
+    Io(io::IoCommand),
     /// Print the completion script of a shell
     Completion(shell::CompletionArgs),
     /// Write the man pages
@@ -49,6 +54,7 @@ fn run(cli: &Cli) -> Outcome {
     match &cli.command {
         Command::Perf(args) => perf::run(args, cli.output),
         Command::Nvme(command) => nvme::run(command, cli.output),
+        Command::Io(command) => io::run(command, cli.output),
         Command::Completion(args) => shell::completion::<Cli>(args),
         Command::Man(args) => shell::man::<Cli>(args),
     }

@@ -11,10 +11,11 @@ use ashlar_initiator::{Done, Handler, HostError, IoQueue, Payload, Refused, Sink
 use ashlar_nvme::{Lba, Nsid};
 use ashlar_reactor::{Instant, IoBuf, now, sleep_until, spawn_join};
 
-use super::offsets::{Offsets, Pace, Random};
+use super::offsets::{Offsets, Pace};
 use super::plan::QueuePlan;
 use super::progress::Live;
 use super::report::QueueTally;
+use crate::random::Random;
 
 /// Memory for what a queue writes. Each command in flight has its own bytes up to this; beyond it they share,
 /// so that a deep queue of large writes fits into memory.
