@@ -3,6 +3,8 @@
 //! | file | what |
 //! |---|---|
 //! | [`null`] | nothing: writes vanish, reads are zeroes |
+//! | [`memory`] | memory of this process, divided among the cores |
+//! | [`raw`] | a file or block device through io_uring |
 
 use std::io;
 use std::path::PathBuf;
@@ -12,10 +14,15 @@ use ashlar_reactor::CoreId;
 use crate::backend::{
     Backend, BackendError, BackendInfo, ByteRange, Clear, Durability, OpenBackend, ReadData, WriteData,
 };
+use crate::inventory::LbaSize;
 
+pub mod memory;
 pub mod null;
+pub mod raw;
 
+use memory::{Memory, MemoryOpener};
 use null::{Null, NullOpener};
+use raw::{Raw, RawOpener};
 
 /// What shall stand behind a namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +82,44 @@ pub enum PrepareError {
         /// What it is.
         what: String,
     },
+    /// Neither a regular file nor a block device.
+    #[error("{path} is neither a regular file nor a block device")]
+    Kind {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// Somebody has it locked.
+    #[error("{path} is in use: another process, or another namespace, has it locked")]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Sectors that are larger than a store block.
+    #[error("{path} has sectors of {bytes} bytes, more than the 4096 that can be used")]
+    Sectors {
+        /// The device.
+        path: PathBuf,
+        /// Size of its sectors.
+        bytes: u32,
+    },
+    /// A device that is smaller than the namespace shall be.
+    #[error("{path} has {present} bytes, {wanted} are wanted")]
+    TooSmall {
+        /// The device.
+        path: PathBuf,
+        /// Its size.
+        present: u64,
+        /// The size that was asked for.
+        wanted: u64,
+    },
+    /// Logical blocks that are smaller than what the backend can access.
+    #[error("logical blocks of {lba} bytes are not possible on sectors of {access} bytes: choose {access}")]
+    BlockSize {
+        /// The logical block size that was asked for.
+        lba: u32,
+        /// The backend's smallest unit.
+        access: u32,
+    },
 }
 
 /// Any of the backends, ready to be opened on each core.
@@ -82,17 +127,48 @@ pub enum PrepareError {
 pub enum AnyOpener {
     /// See [`null`].
     Null(NullOpener),
+    /// See [`memory`].
+    Memory(MemoryOpener),
+    /// See [`raw`].
+    Raw(RawOpener),
 }
 
 impl AnyOpener {
     /// Makes `source` ready for `cores` cores. Runs on a data core.
     pub async fn prepare(source: &BackendSource, cores: usize) -> Result<Self, PrepareError> {
-        let _ = cores;
+        let sized = |what: &str, bytes: u64| {
+            let room = bytes >= u64::from(LbaSize::B4096.bytes());
+            if room { Ok(bytes) } else { Err(PrepareError::Empty { what: what.to_owned() }) }
+        };
         match source {
-            BackendSource::Null { bytes } | BackendSource::Memory { bytes, .. } => {
-                Ok(AnyOpener::Null(NullOpener::new(*bytes)))
+            BackendSource::Null { bytes } => {
+                Ok(AnyOpener::Null(NullOpener::new(sized("a null namespace", *bytes)?)))
             }
-            BackendSource::Raw { path, .. } => Err(PrepareError::Empty { what: path.display().to_string() }),
+            BackendSource::Memory { bytes, memory_max } => {
+                let bytes = sized("a memory namespace", *bytes)?;
+                Ok(AnyOpener::Memory(MemoryOpener::new(bytes, *memory_max, cores)))
+            }
+            BackendSource::Raw { path, create_bytes, page_cache } => {
+                RawOpener::prepare(path, *create_bytes, *page_cache).await.map(AnyOpener::Raw)
+            }
+        }
+    }
+
+    /// Whether a namespace on it can have this logical block size.
+    pub fn check_lba(&self, lba: LbaSize) -> Result<(), PrepareError> {
+        let access = self.info().access_bytes;
+        if lba.bytes() < access {
+            return Err(PrepareError::BlockSize { lba: lba.bytes(), access });
+        }
+        Ok(())
+    }
+
+    /// Makes room for a namespace that grows to `bytes` bytes. Handles that are open see it at once.
+    pub fn resize(&self, bytes: u64) -> Result<(), PrepareError> {
+        match self {
+            // Neither keeps anything that depends on its size.
+            AnyOpener::Null(_) | AnyOpener::Memory(_) => Ok(()),
+            AnyOpener::Raw(opener) => opener.resize(bytes),
         }
     }
 }
@@ -103,12 +179,16 @@ impl OpenBackend for AnyOpener {
     fn info(&self) -> BackendInfo {
         match self {
             AnyOpener::Null(opener) => opener.info(),
+            AnyOpener::Memory(opener) => opener.info(),
+            AnyOpener::Raw(opener) => opener.info(),
         }
     }
 
     async fn open(&self, core: CoreId) -> Result<AnyBackend, BackendError> {
         match self {
             AnyOpener::Null(opener) => opener.open(core).await.map(AnyBackend::Null),
+            AnyOpener::Memory(opener) => opener.open(core).await.map(AnyBackend::Memory),
+            AnyOpener::Raw(opener) => opener.open(core).await.map(AnyBackend::Raw),
         }
     }
 }
@@ -118,12 +198,18 @@ impl OpenBackend for AnyOpener {
 pub enum AnyBackend {
     /// See [`null`].
     Null(Null),
+    /// See [`memory`].
+    Memory(Memory),
+    /// See [`raw`].
+    Raw(Raw),
 }
 
 impl Backend for AnyBackend {
     async fn read(&self, range: ByteRange) -> Result<ReadData, BackendError> {
         match self {
             AnyBackend::Null(backend) => backend.read(range).await,
+            AnyBackend::Memory(backend) => backend.read(range).await,
+            AnyBackend::Raw(backend) => backend.read(range).await,
         }
     }
 
@@ -135,18 +221,24 @@ impl Backend for AnyBackend {
     ) -> Result<(), BackendError> {
         match self {
             AnyBackend::Null(backend) => backend.write(range, data, durability).await,
+            AnyBackend::Memory(backend) => backend.write(range, data, durability).await,
+            AnyBackend::Raw(backend) => backend.write(range, data, durability).await,
         }
     }
 
     async fn flush(&self) -> Result<(), BackendError> {
         match self {
             AnyBackend::Null(backend) => backend.flush().await,
+            AnyBackend::Memory(backend) => backend.flush().await,
+            AnyBackend::Raw(backend) => backend.flush().await,
         }
     }
 
     async fn clear(&self, range: ByteRange, how: Clear, durability: Durability) -> Result<(), BackendError> {
         match self {
             AnyBackend::Null(backend) => backend.clear(range, how, durability).await,
+            AnyBackend::Memory(backend) => backend.clear(range, how, durability).await,
+            AnyBackend::Raw(backend) => backend.clear(range, how, durability).await,
         }
     }
 }

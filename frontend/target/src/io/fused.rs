@@ -3,10 +3,14 @@
 use ashlar_nvme::Status;
 use ashlar_nvme::command::{FusedOperation, Sqe};
 use ashlar_nvme::opcode::NvmOpcode;
+use ashlar_reactor::spawn_join;
 
 use super::check::{Request, check};
-use super::{DataPort, NamespaceCore, WriteCache};
-use crate::backend::Backend;
+use super::compare::equal;
+use super::counters::{CommandKind, Took};
+use super::execute::durability;
+use super::{DataPort, NamespaceCore, WriteCache, gate};
+use crate::backend::{Backend, WriteData};
 use crate::inventory::Namespace;
 
 /// Largest Compare-and-Write in bytes: one store block, which it may not straddle (NACWU; NVME N8).
@@ -58,7 +62,8 @@ pub fn check_fused(
 }
 
 /// Carries out a fused pair: fetches both halves' data, then compares and writes with no other write of any core in
-/// between. The statuses are for the first and the second half; they are answered in that order (NVME N11).
+/// between (`gate`). The statuses are for the first and the second half; they are answered in that order (NVME N11).
+/// Once the data is there the pair runs to its end, also if the future is dropped.
 pub async fn execute_fused<B: Backend, P: DataPort>(
     namespace: &NamespaceCore<B>,
     request: &FusedRequest,
@@ -66,8 +71,68 @@ pub async fn execute_fused<B: Backend, P: DataPort>(
     write_port: &P,
     cache: WriteCache,
 ) -> (Status, Status) {
-    let _ = (namespace, request, compare_port, write_port, cache);
-    (Status::INVALID_OPCODE, Status::INVALID_OPCODE)
+    Box::pin(count_fused(namespace, request, compare_port, write_port, cache)).await
+}
+
+async fn count_fused<B: Backend, P: DataPort>(
+    namespace: &NamespaceCore<B>,
+    request: &FusedRequest,
+    compare_port: &P,
+    write_port: &P,
+    cache: WriteCache,
+) -> (Status, Status) {
+    let (running, took) = (namespace.counters().started(), Took::start());
+    let statuses = fetch_and_run(namespace, request, compare_port, write_port, cache).await;
+    drop(running);
+    let failure = if statuses.0.is_success() { statuses.1 } else { statuses.0 };
+    namespace.counters().ended(CommandKind::CompareAndWrite, request.write.range.len, took, failure);
+    statuses
+}
+
+async fn fetch_and_run<B: Backend, P: DataPort>(
+    namespace: &NamespaceCore<B>,
+    request: &FusedRequest,
+    compare_port: &P,
+    write_port: &P,
+    cache: WriteCache,
+) -> (Status, Status) {
+    let range = request.write.range;
+    if range.end() > namespace.bytes() {
+        return (Status::LBA_OUT_OF_RANGE, Status::ABORTED_FAILED_FUSED);
+    }
+    let expected = match compare_port.fetch(0, range.len as u32).await {
+        Ok(data) => data,
+        Err(status) => return (status, Status::ABORTED_FAILED_FUSED),
+    };
+    let new = match write_port.fetch(0, range.len as u32).await {
+        Ok(data) => data,
+        Err(status) => return (Status::ABORTED_FAILED_FUSED, status),
+    };
+    // At most 4 KiB each, which fit a buffer; receive buffers are too few to be held while waiting for other cores.
+    let (Some(expected), Some(new)) = (expected.into_buffer().await, new.into_buffer().await) else {
+        return (Status::ATOMIC_WRITE_UNIT_EXCEEDED, Status::ABORTED_FAILED_FUSED);
+    };
+    let flush_first = request.compare.force_unit_access && namespace.volatile_cache();
+    let durability = durability(&request.write, cache);
+    let (id, home, held) = (namespace.gate_id(), namespace.home(), namespace.clone());
+    let pair = async move {
+        let backend = held.backend();
+        if flush_first && let Err(error) = backend.flush().await {
+            return (error.status(), Status::ABORTED_FAILED_FUSED);
+        }
+        match backend.read(range).await {
+            Ok(stored) if equal(&stored, &expected) => {}
+            Ok(_) => return (Status::COMPARE_FAILURE, Status::ABORTED_FAILED_FUSED),
+            Err(error) => return (error.status(), Status::ABORTED_FAILED_FUSED),
+        }
+        match backend.write(range, WriteData::Buffer(new), durability).await {
+            Ok(()) => (Status::SUCCESS, Status::SUCCESS),
+            Err(error) => (Status::ABORTED_FAILED_FUSED, error.status()),
+        }
+    };
+    let outcome = spawn_join(gate::alone(id, home, range, pair)).await;
+    // Not started because a core was too busy to be asked; or the core is stopping.
+    outcome.ok().flatten().unwrap_or((Status::COMMAND_INTERRUPTED, Status::ABORTED_FAILED_FUSED))
 }
 
 /// Finds the pairs among a queue's commands, which are adjacent (NVMe Base 2.0 §3.4.2).
@@ -124,5 +189,32 @@ impl<T> Pairing<T> {
     /// The first half that is held, to be given up when its queue ends.
     pub fn take_held(&mut self) -> Option<T> {
         self.first.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adjacent_halves_make_a_pair() {
+        let mut pairing = Pairing::default();
+        assert_eq!(pairing.arrive(FusedOperation::Normal, 1), Arrival::Alone(1));
+        assert_eq!(pairing.arrive(FusedOperation::First, 2), Arrival::Held);
+        assert_eq!(pairing.arrive(FusedOperation::Second, 3), Arrival::Pair(2, 3));
+        assert_eq!(pairing.take_held(), None);
+    }
+
+    #[test]
+    fn a_missing_half_is_found_in_every_order() {
+        let mut pairing = Pairing::default();
+        assert_eq!(pairing.arrive(FusedOperation::Second, 1), Arrival::Orphan(1));
+        assert_eq!(pairing.arrive(FusedOperation::First, 2), Arrival::Held);
+        assert_eq!(pairing.arrive(FusedOperation::First, 3), Arrival::Widowed { first: 2, then: None });
+        assert_eq!(pairing.arrive(FusedOperation::Normal, 4), Arrival::Widowed { first: 3, then: Some(4) });
+        assert_eq!(pairing.arrive(FusedOperation::Second, 5), Arrival::Orphan(5));
+        assert_eq!(pairing.arrive(FusedOperation::First, 6), Arrival::Held);
+        assert_eq!(pairing.take_held(), Some(6));
+        assert_eq!(Pairing::<u8>::MISSING.code(), 0x0A);
     }
 }

@@ -10,7 +10,11 @@
 //! | `check` | a submission entry against its namespace: every status that needs no data |
 //! | `namespace` | a namespace on all cores and on one |
 //! | `execute` | Read, Write, Flush, and the way to the rarer ones |
+//! | `compare` | Compare and Verify |
+//! | `clear` | Write Zeroes, Dataset Management |
 //! | `fused` | Compare-and-Write, and finding pairs |
+//! | `gate` | how a fused pair keeps other writes out, on all cores |
+//! | `counters` | what is counted per namespace and core |
 
 use std::future::Future;
 
@@ -19,11 +23,16 @@ use ashlar_nvme::Status;
 use crate::backend::{ReadData, WriteData};
 
 mod check;
+mod clear;
+mod compare;
+mod counters;
 mod execute;
 mod fused;
+mod gate;
 mod namespace;
 
 pub use check::{Addressee, Request, Transfer, absent_namespace, addressee, check};
+pub use counters::{CommandKind, LATENCY_BUCKETS, NamespaceCounters, NamespaceCounts, latency_limit_ns};
 pub use execute::execute;
 pub use fused::{ATOMIC_BYTES, Arrival, FusedRequest, Pairing, check_fused, execute_fused};
 pub use namespace::{NamespaceCore, SharedNamespace};

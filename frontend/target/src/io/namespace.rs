@@ -1,11 +1,15 @@
 //! A namespace as all cores share it, and as one core has it.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use ashlar_nvme::Nsid;
 use ashlar_reactor::CoreId;
 
+use super::counters::{NamespaceCounters, NamespaceCounts};
+use super::gate::{self, Gate, GateId};
 use crate::backend::{Backend, BackendError, OpenBackend};
 use crate::inventory::Namespace;
 
@@ -13,18 +17,25 @@ use crate::inventory::Namespace;
 #[derive(Debug)]
 pub struct SharedNamespace<O> {
     opener: O,
+    gate: GateId,
+    counters: Arc<[NamespaceCounters]>,
 }
 
 impl<O: OpenBackend> SharedNamespace<O> {
     /// A namespace behind `opener`, to be opened on `cores` cores.
     pub fn new(opener: O, cores: usize) -> Arc<Self> {
-        let _ = cores;
-        Arc::new(Self { opener })
+        let counters = (0..cores.max(1)).map(|_| NamespaceCounters::default()).collect();
+        Arc::new(Self { opener, gate: GateId::unique(), counters })
     }
 
     /// What opens the backend.
     pub fn opener(&self) -> &O {
         &self.opener
+    }
+
+    /// What one core has done so far, from any thread; nothing for a core that does not exist.
+    pub fn counts(&self, core: CoreId) -> NamespaceCounts {
+        self.counters.get(core.index()).map(NamespaceCounters::snapshot).unwrap_or_default()
     }
 
     /// Opens it on the current core, which is `core`.
@@ -33,13 +44,24 @@ impl<O: OpenBackend> SharedNamespace<O> {
         core: CoreId,
         namespace: Arc<Namespace>,
     ) -> Result<NamespaceCore<O::Backend>, BackendError> {
+        if core.index() >= self.counters.len() {
+            return Err(BackendError::NotReady);
+        }
         let backend = self.opener.open(core).await?;
-        Ok(NamespaceCore { inner: Rc::new(Inner { namespace: RefCell::new(namespace), backend }) })
+        let inner = Inner {
+            namespace: RefCell::new(namespace),
+            backend,
+            gate: gate::local(self.gate),
+            gate_id: self.gate,
+            core,
+            cores: self.counters.len(),
+            counters: Arc::clone(&self.counters),
+        };
+        Ok(NamespaceCore { inner: Rc::new(inner) })
     }
 }
 
 /// A namespace on one core. A clone is a reference count.
-#[derive(Debug)]
 pub struct NamespaceCore<B> {
     inner: Rc<Inner<B>>,
 }
@@ -50,10 +72,27 @@ impl<B> Clone for NamespaceCore<B> {
     }
 }
 
-#[derive(Debug)]
+impl<B> fmt::Debug for NamespaceCore<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (nsid, core) = (self.inner.namespace.borrow().nsid, self.inner.core);
+        f.debug_struct("NamespaceCore").field("nsid", &nsid).field("core", &core).finish_non_exhaustive()
+    }
+}
+
 struct Inner<B> {
     namespace: RefCell<Arc<Namespace>>,
     backend: B,
+    gate: Rc<Gate>,
+    gate_id: GateId,
+    core: CoreId,
+    cores: usize,
+    counters: Arc<[NamespaceCounters]>,
+}
+
+impl<B> Drop for Inner<B> {
+    fn drop(&mut self) {
+        gate::release(self.gate_id, &self.gate);
+    }
 }
 
 impl<B: Backend> NamespaceCore<B> {
@@ -75,5 +114,33 @@ impl<B: Backend> NamespaceCore<B> {
 
     pub(super) fn backend(&self) -> &B {
         &self.inner.backend
+    }
+
+    pub(super) fn gate(&self) -> &Gate {
+        &self.inner.gate
+    }
+
+    pub(super) fn gate_id(&self) -> GateId {
+        self.inner.gate_id
+    }
+
+    /// The core that orders the namespace's fused pairs.
+    pub(super) fn home(&self) -> CoreId {
+        let Nsid(nsid) = self.inner.namespace.borrow().nsid;
+        // Core numbers have 16 bits.
+        CoreId((nsid as usize % self.inner.cores) as u16)
+    }
+
+    pub(super) fn counters(&self) -> &NamespaceCounters {
+        // `open` refused a core without counters.
+        &self.inner.counters[self.inner.core.index()]
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.with_namespace(|namespace| namespace.blocks << namespace.lba.shift())
+    }
+
+    pub(super) fn volatile_cache(&self) -> bool {
+        self.with_namespace(|namespace| namespace.backend.volatile_cache)
     }
 }

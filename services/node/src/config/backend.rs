@@ -1,5 +1,6 @@
 //! `backend = { … }`: what holds a namespace's data.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use ashlar_target::inventory::LbaSize;
@@ -8,7 +9,7 @@ use toml::Spanned;
 use super::check::Check;
 use super::document::{BackendKind, BackendTable};
 use super::quantity::parse_size;
-use super::{BackendSettings, RawExtent};
+use super::{BackendSettings, PageCache, RawExtent};
 
 pub(super) fn settings(
     check: &mut Check<'_>,
@@ -17,35 +18,56 @@ pub(super) fn settings(
 ) -> Option<BackendSettings> {
     let place = table.span();
     let table = table.get_ref();
+    refuse_foreign_keys(check, table);
     let bytes = match &table.size {
         None => None,
         Some(text) => Some(size(check, text, block_size)?),
     };
-    if table.kind == BackendKind::Raw {
-        return raw(check, table, place, bytes);
-    }
-    for (key, place) in [
-        ("path", table.path.as_ref().map(Spanned::span)),
-        ("create", table.create.as_ref().map(Spanned::span)),
-    ] {
-        if let Some(place) = place {
-            check.refuse(place, format!("{key} is only for kind \"raw\"; allowed here are kind and size"));
+    match table.kind {
+        BackendKind::Raw => raw(check, table, place, bytes),
+        BackendKind::Null => Some(BackendSettings::Null { bytes: required(check, place, bytes)? }),
+        BackendKind::Memory => {
+            let memory_max = match &table.memory_max {
+                None => None,
+                Some(text) => Some(size(check, text, block_size)?),
+            };
+            Some(BackendSettings::Memory { bytes: required(check, place, bytes)?, memory_max })
         }
     }
-    let Some(bytes) = bytes else {
-        check.refuse(place, "missing key `size`, such as \"10 GiB\"");
-        return None;
+}
+
+/// Keys that belong to another kind of backend.
+fn refuse_foreign_keys(check: &mut Check<'_>, table: &BackendTable) {
+    let (name, allowed) = match table.kind {
+        BackendKind::Null => ("null", "kind and size"),
+        BackendKind::Memory => ("memory", "kind, size and memory_max"),
+        BackendKind::Raw => ("raw", "kind, path, size, create and page_cache"),
     };
-    Some(match table.kind {
-        BackendKind::Memory => BackendSettings::Memory { bytes },
-        _ => BackendSettings::Null { bytes },
-    })
+    let raw_only = [
+        table.path.as_ref().map(Spanned::span),
+        table.create.as_ref().map(Spanned::span),
+        table.page_cache.as_ref().map(Spanned::span),
+    ];
+    let memory_only = [table.memory_max.as_ref().map(Spanned::span)];
+    let (is_raw, is_memory) = (table.kind == BackendKind::Raw, table.kind == BackendKind::Memory);
+    let raw_only = raw_only.into_iter().filter(|_| !is_raw);
+    let memory_only = memory_only.into_iter().filter(|_| !is_memory);
+    for place in raw_only.chain(memory_only).flatten() {
+        check.refuse(place, format!("not for kind \"{name}\"; allowed there are {allowed}"));
+    }
+}
+
+fn required(check: &mut Check<'_>, place: Range<usize>, bytes: Option<u64>) -> Option<u64> {
+    if bytes.is_none() {
+        check.refuse(place, "missing key `size`, such as \"10 GiB\"");
+    }
+    bytes
 }
 
 fn raw(
     check: &mut Check<'_>,
     table: &BackendTable,
-    place: std::ops::Range<usize>,
+    place: Range<usize>,
     bytes: Option<u64>,
 ) -> Option<BackendSettings> {
     let Some(path) = &table.path else {
@@ -57,27 +79,38 @@ fn raw(
         check.refuse(path.span(), message);
     }
     let create = table.create.as_ref().filter(|create| *create.get_ref());
-    let extent = match (create, bytes) {
-        (None, None) => RawExtent::Whole,
-        (None, Some(bytes)) => RawExtent::First { bytes },
-        (Some(_), Some(bytes)) => RawExtent::Create { bytes },
-        (Some(create), None) => {
+    let extent = match (create, bytes, &table.size) {
+        (Some(_), Some(bytes), _) => RawExtent::Create { bytes },
+        (Some(create), None, _) => {
             check.refuse(create.span(), "a file is created with a size: give size, such as \"10 GiB\"");
             return None;
         }
+        (None, _, None) => RawExtent::Whole,
+        (None, _, Some(size)) => {
+            check.refuse(
+                size.span(),
+                "the file or device has its own size: leave out size, or give create = true to make or \
+                 grow a file",
+            );
+            return None;
+        }
     };
-    Some(BackendSettings::Raw { path: PathBuf::from(path.get_ref()), extent })
+    let page_cache = match &table.page_cache {
+        Some(used) if *used.get_ref() => PageCache::Used,
+        _ => PageCache::Bypassed,
+    };
+    Some(BackendSettings::Raw { path: PathBuf::from(path.get_ref()), extent, page_cache })
 }
 
 fn size(check: &mut Check<'_>, text: &Spanned<String>, block_size: LbaSize) -> Option<u64> {
     let bytes = check.accept(text.span(), parse_size(text.get_ref()))?;
     let block = u64::from(block_size.bytes());
     if bytes == 0 || bytes % block != 0 {
-        let message = format!(
-            "{:?} is not allowed; allowed are multiples of the block size, {block} B",
-            text.get_ref()
+        let value = text.get_ref();
+        check.refuse(
+            text.span(),
+            format!("{value:?} is not allowed; allowed are multiples of the block size, {block} B"),
         );
-        check.refuse(text.span(), message);
         return None;
     }
     Some(bytes)

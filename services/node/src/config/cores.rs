@@ -13,8 +13,8 @@ use super::{CoreSettings, Machine};
 /// Data cores of one process: what hosts' queues (128 per controller) can make use of.
 const CORES_MAX: u32 = 128;
 
-/// Buffers of one class per core: below 16 slices a single large transfer per queue could not proceed, above
-/// a million there is a slip of the pen.
+/// Buffers of one class per core: below 16 slices a few large transfers use them up, above a million there
+/// is a slip of the pen.
 const BUFFERS_MIN: u32 = 16;
 const BUFFERS_MAX: u32 = 1 << 20;
 

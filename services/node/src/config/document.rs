@@ -120,6 +120,8 @@ pub(super) struct BackendTable {
     pub(super) size: Option<Spanned<String>>,
     pub(super) path: Option<Spanned<String>>,
     pub(super) create: Option<Spanned<bool>>,
+    pub(super) page_cache: Option<Spanned<bool>>,
+    pub(super) memory_max: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -1,5 +1,4 @@
-//! What follows from an NQN and an nsid when the file does not say it: the same on every start and every
-//! node.
+//! What follows from an NQN and an nsid when the file does not say it: the same wherever it is read.
 
 use ashlar_nvme::ids::{Nguid, Nqn, Nsid};
 use uuid::Uuid;

@@ -5,8 +5,7 @@
 //! | `document` | the file's tables as they are written |
 //! | `source` | from a place in the text to its line and key |
 //! | `error` | what is wrong with a file |
-//! | `check` | the rules, from document to [`Config`]; `cores`, `portals`, `subsystems`, `backend` hold its
-//! parts |
+//! | `check` | the rules; `cores`, `portals`, `subsystems` and `backend` hold those of their tables |
 //! | [`quantity`] | sizes with units |
 //! | [`identity`] | what follows from an NQN when the file does not say it |
 //!
@@ -135,6 +134,8 @@ pub enum BackendSettings {
     Memory {
         /// Size.
         bytes: u64,
+        /// Most memory that its blocks may take, if less than all.
+        memory_max: Option<u64>,
     },
     /// A file or block device.
     Raw {
@@ -142,7 +143,18 @@ pub enum BackendSettings {
         path: PathBuf,
         /// How large the namespace is.
         extent: RawExtent,
+        /// Whether its data goes through the kernel's page cache.
+        page_cache: PageCache,
     },
+}
+
+/// Whether data goes through the kernel's page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageCache {
+    /// Direct I/O.
+    Bypassed,
+    /// Buffered I/O, for file systems that know no direct I/O.
+    Used,
 }
 
 /// How large a namespace on a file or block device is.
@@ -150,11 +162,6 @@ pub enum BackendSettings {
 pub enum RawExtent {
     /// As large as the file or device is.
     Whole,
-    /// This many bytes of it, from its start.
-    First {
-        /// Size of the namespace.
-        bytes: u64,
-    },
     /// A file of this many bytes: made if it is missing, grown if it is smaller.
     Create {
         /// Size of the namespace.

@@ -23,8 +23,8 @@ pub const SIZE_BYTES_MAX: u64 = i64::MAX as u64;
 pub enum SizeError {
     /// Not a whole number followed by a unit.
     #[error(
-        "{0:?} is not a size: write a whole number and a unit (B, KiB, MiB, GiB, TiB, PiB, kB, MB, GB, TB, PB), \
-         such as \"10 GiB\""
+        "{0:?} is not a size: write a whole number and a unit (B, KiB, MiB, GiB, TiB, PiB, kB, MB, GB, TB, \
+         PB), such as \"10 GiB\""
     )]
     Form(String),
     /// Larger than [`SIZE_BYTES_MAX`].

@@ -89,7 +89,10 @@ fn every_key_is_heard() {
         nsid = 7
         uuid = "2b6f3a52-8d55-4c62-9a0b-4fd0a1b2c3d4"
         block_size = 512
-        backend = { kind = "raw", path = "/dev/x", size = "1 GiB" }
+        backend = { kind = "raw", path = "/dev/x", size = "1 GiB", create = true, page_cache = true }
+        [[subsystem.namespace]]
+        nsid = 8
+        backend = { kind = "memory", size = "8 MiB", memory_max = "4 MiB" }
         [[subsystem]]
         nqn = "nqn.2026-01.io.x:b"
         allow_any_host = true
@@ -120,8 +123,11 @@ fn every_key_is_heard() {
     let namespace = &a.namespaces[&Nsid(7)];
     assert_eq!(namespace.uuid.to_string(), "2b6f3a52-8d55-4c62-9a0b-4fd0a1b2c3d4");
     assert_eq!(namespace.block_size, LbaSize::B512);
-    let extent = RawExtent::First { bytes: 1 << 30 };
-    assert_eq!(namespace.backend, BackendSettings::Raw { path: "/dev/x".into(), extent });
+    let extent = RawExtent::Create { bytes: 1 << 30 };
+    let page_cache = PageCache::Used;
+    assert_eq!(namespace.backend, BackendSettings::Raw { path: "/dev/x".into(), extent, page_cache });
+    let (bytes, memory_max) = (8 << 20, Some(4 << 20));
+    assert_eq!(a.namespaces[&Nsid(8)].backend, BackendSettings::Memory { bytes, memory_max });
     assert_eq!(config.subsystems[&nqn("nqn.2026-01.io.x:b")].hosts, HostAccess::Any);
 }
 
@@ -160,7 +166,8 @@ fn unknown_keys_name_their_line_and_what_is_allowed() {
     for (text, message) in [
         (
             "x = 1\n",
-            "a.toml:1: x: unknown key; expected one of `cores`, `buffers`, `log`, `metrics`, `portal`, `subsystem`",
+            "a.toml:1: x: unknown key; expected one of `cores`, `buffers`, `log`, `metrics`, `portal`, \
+             `subsystem`",
         ),
         (
             "[cores]\n\nspin = 1\n",
@@ -171,8 +178,10 @@ fn unknown_keys_name_their_line_and_what_is_allowed() {
             "a.toml:3: portal.port: unknown key; expected one of `listen`, `advertise`, `discovery_only`",
         ),
         (
-            "[[subsystem]]\nnqn = \"a\"\n[[subsystem.namespace]]\nnsid = 1\nbackend = { kind = \"null\", sise = \"1 GiB\" }\n",
-            "a.toml:5: subsystem.namespace.backend.sise: unknown key; expected one of `kind`, `size`, `path`, `create`",
+            "[[subsystem]]\nnqn = \"a\"\n[[subsystem.namespace]]\nnsid = 1\nbackend = { kind = \"null\", \
+             sise = \"1 GiB\" }\n",
+            "a.toml:5: subsystem.namespace.backend.sise: unknown key; expected one of `kind`, `size`, \
+             `path`, `create`, `page_cache`, `memory_max`",
         ),
     ] {
         assert_eq!(refusal(text), message);
@@ -191,7 +200,8 @@ fn values_of_another_type_name_their_key_and_what_is_allowed() {
         ("cores = 3\n", "a.toml:1: cores: invalid type: integer `3`, expected a table"),
         (
             "[log]\nlevel = \"loud\"\n",
-            "a.toml:2: log.level: unknown variant `loud`, expected one of `error`, `warn`, `info`, `debug`, `trace`",
+            "a.toml:2: log.level: unknown variant `loud`, expected one of `error`, `warn`, `info`, \
+             `debug`, `trace`",
         ),
         (
             "[log]\nformat = \"xml\"\n",
@@ -207,7 +217,8 @@ fn values_of_another_type_name_their_key_and_what_is_allowed() {
 fn no_portal_is_refused() {
     assert_eq!(
         refusal(""),
-        "a.toml:1: no portal: give at least one [[portal]] with listen = \"IP:PORT\", such as \"0.0.0.0:4420\""
+        "a.toml:1: no portal: give at least one [[portal]] with listen = \"IP:PORT\", such as \
+         \"0.0.0.0:4420\""
     );
 }
 
@@ -233,7 +244,11 @@ fn cores_outside_the_machine_are_refused() {
             "a.toml:5: cores.pin: cpus names CPUs to pin to: leave out pin, or give count instead of cpus",
         ),
         ("[cores]\nspin_us = 51\n", "a.toml:4: cores.spin_us: 51 is not allowed; allowed are 0 to 50"),
-        ("[buffers]\nslices = 1\n", "a.toml:4: buffers.slices: 1 is not allowed; allowed are 16 to 1048576"),
+        (
+            "[buffers]\nslices = 1\n",
+            "a.toml:4: buffers.slices: 1 is not allowed; allowed are 16 to \
+         1048576",
+        ),
     ] {
         assert_eq!(refusal_after_portal(text), message);
     }
@@ -244,11 +259,13 @@ fn addresses_that_are_none_are_refused() {
     for (text, message) in [
         (
             "[metrics]\nlisten = \"9420\"\n",
-            "a.toml:4: metrics.listen: \"9420\" is not an address; allowed is IP:PORT, such as \"127.0.0.1:9420\" or \"[::1]:9420\"",
+            "a.toml:4: metrics.listen: \"9420\" is not an address; allowed is IP:PORT, such as \
+             \"127.0.0.1:9420\" or \"[::1]:9420\"",
         ),
         (
             "[[portal]]\nlisten = \"host:4420\"\n",
-            "a.toml:4: portal.listen: \"host:4420\" is not an address; allowed is IP or IP:PORT, such as \"192.0.2.1:4420\" or \"[2001:db8::1]:4420\"",
+            "a.toml:4: portal.listen: \"host:4420\" is not an address; allowed is IP or IP:PORT, such as \
+             \"192.0.2.1:4420\" or \"[2001:db8::1]:4420\"",
         ),
         (
             "[[portal]]\nlisten = \"127.0.0.1\"\n",
@@ -256,7 +273,8 @@ fn addresses_that_are_none_are_refused() {
         ),
         (
             "[[portal]]\nlisten = \"::\"\nadvertise = \"0.0.0.0\"\n",
-            "a.toml:5: portal.advertise: hosts cannot connect to 0.0.0.0:4420; give an address and port that they can reach",
+            "a.toml:5: portal.advertise: hosts cannot connect to 0.0.0.0:4420; give an address and port \
+             that they can reach",
         ),
     ] {
         assert_eq!(refusal_after_portal(text), message);
@@ -269,7 +287,8 @@ fn subsystems_that_cannot_be_are_refused() {
     for (text, message) in [
         (
             "[[subsystem]]\nnqn = \"disks\"\n".to_owned(),
-            "a.toml:4: subsystem.nqn: the NQN \"disks\" does not have the form nqn.yyyy-mm.reverse.domain[:name]",
+            "a.toml:4: subsystem.nqn: the NQN \"disks\" does not have the form \
+             nqn.yyyy-mm.reverse.domain[:name]",
         ),
         (
             "[[subsystem]]\nnqn = \"nqn.2014-08.org.nvmexpress.discovery\"\n".to_owned(),
@@ -281,15 +300,18 @@ fn subsystems_that_cannot_be_are_refused() {
         ),
         (
             format!("{a}serial = \"123456789012345678901\"\n"),
-            "a.toml:5: subsystem.serial: \"123456789012345678901\" is not allowed; allowed are 1 to 20 printable ASCII characters without spaces at either end",
+            "a.toml:5: subsystem.serial: \"123456789012345678901\" is not allowed; allowed are 1 to 20 \
+             printable ASCII characters without spaces at either end",
         ),
         (
             format!("{a}model = \"\"\n"),
-            "a.toml:5: subsystem.model: \"\" is not allowed; allowed are 1 to 40 printable ASCII characters without spaces at either end",
+            "a.toml:5: subsystem.model: \"\" is not allowed; allowed are 1 to 40 printable ASCII \
+             characters without spaces at either end",
         ),
         (
             format!("{a}hosts = [\"me\"]\n"),
-            "a.toml:5: subsystem.hosts: the NQN \"me\" does not have the form nqn.yyyy-mm.reverse.domain[:name]",
+            "a.toml:5: subsystem.hosts: the NQN \"me\" does not have the form \
+             nqn.yyyy-mm.reverse.domain[:name]",
         ),
         (
             format!("{a}hosts = [\"nqn.2026-01.io.x:h\",\n\"nqn.2026-01.io.x:h\"]\n"),
@@ -297,7 +319,8 @@ fn subsystems_that_cannot_be_are_refused() {
         ),
         (
             format!("{a}hosts = [\"nqn.2026-01.io.x:h\"]\nallow_any_host = true\n"),
-            "a.toml:6: subsystem.allow_any_host: every host would be allowed, named or not: leave out this or hosts",
+            "a.toml:6: subsystem.allow_any_host: every host would be allowed, named or not: leave out \
+             this or hosts",
         ),
     ] {
         assert_eq!(refusal_after_portal(&text), message);
@@ -318,13 +341,15 @@ fn namespaces_that_cannot_be_are_refused() {
         ),
         (
             format!(
-                "nsid = 1\n{null}[[subsystem.namespace]]\nnsid = 1\nuuid = \"2b6f3a52-8d55-4c62-9a0b-4fd0a1b2c3d4\"\n{null}"
+                "nsid = 1\n{null}[[subsystem.namespace]]\nnsid = 1\nuuid = \
+                 \"2b6f3a52-8d55-4c62-9a0b-4fd0a1b2c3d4\"\n{null}"
             ),
             "a.toml:9: subsystem.namespace.nsid: namespace 1 is there already (line 6)",
         ),
         (
             format!("nsid = 1\nuuid = \"2b6f\"\n{null}"),
-            "a.toml:7: subsystem.namespace.uuid: \"2b6f\" is not a UUID; allowed is a UUID other than zero, such as \"2b6f3a52-8d55-4c62-9a0b-4fd0a1b2c3d4\"",
+            "a.toml:7: subsystem.namespace.uuid: \"2b6f\" is not a UUID; allowed is a UUID other than \
+             zero, such as \"2b6f3a52-8d55-4c62-9a0b-4fd0a1b2c3d4\"",
         ),
         (
             format!("nsid = 1\nblock_size = 1024\n{null}"),
@@ -368,15 +393,29 @@ fn backends_that_cannot_be_are_refused() {
         ),
         (
             "{ kind = \"null\", size = \"big\" }",
-            "size: \"big\" is not a size: write a whole number and a unit (B, KiB, MiB, GiB, TiB, PiB, kB, MB, GB, TB, PB), such as \"10 GiB\"",
+            "size: \"big\" is not a size: write a whole number and a unit (B, KiB, MiB, GiB, TiB, PiB, \
+             kB, MB, GB, TB, PB), such as \"10 GiB\"",
         ),
         (
             "{ kind = \"memory\", size = \"1 GiB\", path = \"/x\" }",
-            "path: path is only for kind \"raw\"; allowed here are kind and size",
+            "path: not for kind \"memory\"; allowed there are kind, size and memory_max",
         ),
         (
             "{ kind = \"raw\", size = \"1 GiB\" }",
             ": missing key `path`: the absolute path of a file or block device",
+        ),
+        (
+            "{ kind = \"null\", size = \"1 GiB\", page_cache = false }",
+            "page_cache: not for kind \"null\"; allowed there are kind and size",
+        ),
+        (
+            "{ kind = \"raw\", path = \"/x\", memory_max = \"1 MiB\" }",
+            "memory_max: not for kind \"raw\"; allowed there are kind, path, size, create and page_cache",
+        ),
+        (
+            "{ kind = \"raw\", path = \"/x\", size = \"1 GiB\" }",
+            "size: the file or device has its own size: leave out size, or give create = true to make or \
+             grow a file",
         ),
         ("{ kind = \"raw\", path = \"x\" }", "path: \"x\" is not allowed; allowed is an absolute path"),
         (

@@ -1,0 +1,48 @@
+//! Metrics of the node as a whole: what runs, since when, what its configuration did.
+
+use std::fmt;
+
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType;
+
+use super::labels::{Labels, Name, counters, gauges};
+
+const START: Name = Name::seconds("start_time", "When the node started, since 1970-01-01 UTC.");
+const RELOADS: Name =
+    Name::count("config_reloads", "Times that the configuration was read again, by what came of it.");
+const VALID: Name =
+    Name::count("config_applied", "1 if the last configuration read is the one in force, 0 if not.");
+
+/// What the node counts about itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NodeCounts {
+    /// When it started, in seconds since 1970.
+    pub start_s: u64,
+    /// Reloads whose changes were all applied.
+    pub reloads_applied: u64,
+    /// Reloads that were refused, or of which something failed.
+    pub reloads_failed: u64,
+    /// Whether the last one failed.
+    pub last_reload: LastReload,
+}
+
+/// What came of the last configuration that was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LastReload {
+    /// It is in force.
+    #[default]
+    Applied,
+    /// It was refused, or something of it failed.
+    Failed,
+}
+
+pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, node: &NodeCounts) -> Result<(), fmt::Error> {
+    encoder
+        .encode_descriptor("build", "The version that runs.", None, MetricType::Info)?
+        .encode_info(&Labels([("version", env!("CARGO_PKG_VERSION"))]))?;
+    gauges(encoder, &START, [(Labels([]), node.start_s)])?;
+    let reloads = [("applied", node.reloads_applied), ("failed", node.reloads_failed)];
+    counters(encoder, &RELOADS, reloads.map(|(result, count)| (Labels([("result", result)]), count)))?;
+    let applied = u64::from(node.last_reload == LastReload::Applied);
+    gauges(encoder, &VALID, [(Labels([]), applied)])
+}
