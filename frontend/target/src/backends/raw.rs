@@ -382,3 +382,46 @@ impl Backend for Raw {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ashlar_reactor::{Cores, CoresConfig};
+
+    use super::*;
+
+    #[test]
+    fn after_a_failed_sync_nothing_is_called_durable_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        let cores = Cores::start(&CoresConfig::floating(1)).expect("start cores");
+        let answer = cores.handle().run_on(CoreId(0), move || async move {
+            let opener =
+                RawOpener::prepare(&path, Some(1 << 20), PageCache::Used).await.expect("it is there");
+            let (raw, other) = (
+                opener.open(CoreId(0)).await.expect("it opens"),
+                opener.open(CoreId(0)).await.expect("it opens again"),
+            );
+            let block = ByteRange { offset: 0, len: 4096 };
+            let data = || WriteData::Buffer(IoBuf::heap(4096));
+            raw.write(block, data(), Durability::Cached).await.expect("it is well so far");
+            raw.flush().await.expect("it is well so far");
+            raw.sync_has_failed(&io::ErrorKind::Other.into());
+            // Also on handles of other cores.
+            for handle in [&raw, &other] {
+                for _ in 0..2 {
+                    let flushed = handle.flush().await;
+                    assert!(matches!(flushed, Err(BackendError::WriteFault(_))));
+                }
+                for durability in [Durability::Cached, Durability::Durable] {
+                    let written = handle.write(block, data(), durability).await;
+                    assert!(matches!(written, Err(BackendError::WriteFault(_))));
+                    let cleared = handle.clear(block, Clear::Zero, durability).await;
+                    assert!(matches!(cleared, Err(BackendError::WriteFault(_))));
+                }
+                assert!(matches!(handle.read(block).await, Ok(ReadData::Buffer(_))));
+            }
+        });
+        answer.wait().expect("the core answers");
+        cores.stop(std::time::Duration::from_secs(20)).expect("nothing is left over");
+    }
+}

@@ -164,3 +164,175 @@ fn dataset_management(sqe: &Sqe, data_bytes: u32) -> Result<Request, Status> {
         deallocate: command.attributes.ad(),
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use ashlar_nvme::ids::Nguid;
+    use ashlar_nvme::nvm::{DsmAttributes, RwControl};
+    use ashlar_nvme::sgl::DataPointer;
+    use ashlar_nvme::{CommandId, Lba};
+
+    use super::*;
+    use crate::backend::{BackendInfo, Deallocated};
+    use crate::inventory::LbaSize;
+
+    const BLOCKS: u64 = 1 << 20;
+
+    fn namespace(lba: LbaSize) -> Namespace {
+        let backend = BackendInfo {
+            bytes: BLOCKS << lba.shift(),
+            access_bytes: 512,
+            volatile_cache: false,
+            deallocated: Deallocated::Zeroes,
+        };
+        let (uuid, nguid) = (uuid::Uuid::from_u128(1), Nguid([1; 16]));
+        let (nsid, ana_state) = (Nsid(1), AnaState::Optimized);
+        Namespace { nsid, uuid, nguid, lba, blocks: BLOCKS, backend, ana_group: 1, ana_state }
+    }
+
+    fn sqe(opcode: NvmOpcode, slba: u64, nlb: u32) -> Sqe {
+        let command = RwCommand { slba: Lba(slba), nlb, control: RwControl(0) };
+        command.to_sqe(opcode, CommandId(1), Nsid(1), DataPointer::None)
+    }
+
+    fn status(sqe: &Sqe, lba: LbaSize, data_bytes: u32) -> Status {
+        check(sqe, &namespace(lba), data_bytes).err().unwrap_or(Status::SUCCESS)
+    }
+
+    const RANGED: [NvmOpcode; 5] =
+        [NvmOpcode::Read, NvmOpcode::Write, NvmOpcode::Compare, NvmOpcode::Verify, NvmOpcode::WriteZeroes];
+
+    fn moved(opcode: NvmOpcode, bytes: u32) -> u32 {
+        if matches!(opcode, NvmOpcode::Verify | NvmOpcode::WriteZeroes) { 0 } else { bytes }
+    }
+
+    #[test]
+    fn blocks_beyond_the_end_are_out_of_range() {
+        for opcode in RANGED {
+            for (slba, nlb, expected) in [
+                (BLOCKS - 2, 2, Status::SUCCESS),
+                (BLOCKS - 1, 2, Status::LBA_OUT_OF_RANGE),
+                (BLOCKS, 1, Status::LBA_OUT_OF_RANGE),
+                (u64::MAX, 1, Status::LBA_OUT_OF_RANGE),
+                (u64::MAX - 1, 2, Status::LBA_OUT_OF_RANGE),
+            ] {
+                let data = moved(opcode, nlb * 4096);
+                assert_eq!(
+                    status(&sqe(opcode, slba, nlb), LbaSize::B4096, data),
+                    expected,
+                    "{opcode:?} {slba}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_length_that_disagrees_with_the_blocks_is_refused() {
+        for opcode in RANGED {
+            let right = moved(opcode, 8 * 512);
+            for data in [0, 1, right.wrapping_sub(1), right + 1, right + 512, u32::MAX] {
+                if data != right {
+                    let got = status(&sqe(opcode, 0, 8), LbaSize::B512, data);
+                    assert_eq!(got, Status::DATA_SGL_LENGTH_INVALID, "{opcode:?} {data}");
+                }
+            }
+        }
+        assert_eq!(status(&sqe(NvmOpcode::Flush, 0, 1), LbaSize::B512, 1), Status::DATA_SGL_LENGTH_INVALID);
+    }
+
+    #[test]
+    fn transfers_beyond_mdts_are_an_invalid_field() {
+        for opcode in [NvmOpcode::Read, NvmOpcode::Write, NvmOpcode::Compare] {
+            assert_eq!(status(&sqe(opcode, 0, 256), LbaSize::B4096, 1 << 20), Status::SUCCESS);
+            assert_eq!(status(&sqe(opcode, 0, 257), LbaSize::B4096, 257 << 12), Status::INVALID_FIELD);
+            assert_eq!(status(&sqe(opcode, 0, 2049), LbaSize::B512, 2049 << 9), Status::INVALID_FIELD);
+        }
+        // Nothing moves, so MDTS is no limit.
+        assert_eq!(status(&sqe(NvmOpcode::Verify, 0, 65536), LbaSize::B4096, 0), Status::SUCCESS);
+    }
+
+    #[test]
+    fn write_zeroes_goes_as_far_as_wzsl() {
+        assert_eq!(WRITE_ZEROES_BYTES_MAX, 4096 << crate::limits::WZSL);
+        assert_eq!(status(&sqe(NvmOpcode::WriteZeroes, 0, 65536), LbaSize::B512, 0), Status::SUCCESS);
+        assert_eq!(status(&sqe(NvmOpcode::WriteZeroes, 0, 8192), LbaSize::B4096, 0), Status::SUCCESS);
+        assert_eq!(status(&sqe(NvmOpcode::WriteZeroes, 0, 8193), LbaSize::B4096, 0), Status::INVALID_FIELD);
+    }
+
+    #[test]
+    fn opcodes_that_are_not_served_are_invalid() {
+        let served = RANGED.map(NvmOpcode::code);
+        for opcode in 0..=u8::MAX {
+            let mut command = sqe(NvmOpcode::Read, 0, 1);
+            command.opcode = opcode;
+            let other = [NvmOpcode::Flush, NvmOpcode::DatasetManagement].map(NvmOpcode::code);
+            if !served.contains(&opcode) && !other.contains(&opcode) {
+                assert_eq!(status(&command, LbaSize::B512, 512), Status::INVALID_OPCODE, "{opcode:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn metadata_that_cannot_be_reached_is_an_invalid_field_and_unused_fields_are_ignored() {
+        let mut command = sqe(NvmOpcode::Read, 0, 1);
+        command.cdw12 = RwControl(0).with_prinfo(0xF).with_stc(true).with_lr(true).0.into();
+        command.mptr = 0x1000.into();
+        assert_eq!(status(&command, LbaSize::B512, 512), Status::SUCCESS);
+        command.set_psdt(Psdt::SglMptrSegment);
+        assert_eq!(status(&command, LbaSize::B512, 512), Status::INVALID_FIELD);
+        command.mptr = 0.into();
+        assert_eq!(status(&command, LbaSize::B512, 512), Status::SUCCESS);
+        command.flags |= 0b1100_0000;
+        assert_eq!(status(&command, LbaSize::B512, 512), Status::INVALID_FIELD);
+    }
+
+    #[test]
+    fn a_list_of_ranges_may_be_longer_than_its_ranges_but_not_shorter() {
+        let command = DsmCommand { nr: 3, attributes: DsmAttributes(0).with_ad(true) };
+        let command = command.to_sqe(CommandId(1), Nsid(1), DataPointer::None);
+        for (bytes, expected) in [
+            (47, Status::DATA_SGL_LENGTH_INVALID),
+            (48, Status::SUCCESS),
+            (4096, Status::SUCCESS),
+            (4097, Status::DATA_SGL_LENGTH_INVALID),
+        ] {
+            assert_eq!(status(&command, LbaSize::B512, bytes), expected, "{bytes} bytes");
+        }
+        let request = check(&command, &namespace(LbaSize::B512), 4096).expect("it is right");
+        assert_eq!(request.transfer(), Transfer::FromHost(4096));
+    }
+
+    #[test]
+    fn a_path_that_does_not_serve_says_so_first() {
+        for (state, expected) in [
+            (AnaState::Inaccessible, Status::ANA_INACCESSIBLE),
+            (AnaState::Transition, Status::ANA_TRANSITION),
+        ] {
+            let mut described = namespace(LbaSize::B512);
+            described.ana_state = state;
+            assert_eq!(check(&sqe(NvmOpcode::Read, u64::MAX, 1), &described, 0), Err(expected));
+        }
+    }
+
+    #[test]
+    fn only_flush_may_name_all_namespaces() {
+        for opcode in [NvmOpcode::Read, NvmOpcode::Flush] {
+            for (nsid, flush, other) in [
+                (0, Err(Status::INVALID_NAMESPACE_OR_FORMAT), Err(Status::INVALID_NAMESPACE_OR_FORMAT)),
+                (5, Ok(Addressee::One(Nsid(5))), Ok(Addressee::One(Nsid(5)))),
+                (
+                    0xFFFF_FFFE,
+                    Err(Status::INVALID_NAMESPACE_OR_FORMAT),
+                    Err(Status::INVALID_NAMESPACE_OR_FORMAT),
+                ),
+                (0xFFFF_FFFF, Ok(Addressee::All), Err(Status::INVALID_NAMESPACE_OR_FORMAT)),
+            ] {
+                let command = Sqe::new(opcode.code(), CommandId(1), Nsid(nsid));
+                let expected = if opcode == NvmOpcode::Flush { flush } else { other };
+                assert_eq!(addressee(&command), expected, "{opcode:?} {nsid:#x}");
+            }
+        }
+        assert_eq!(absent_namespace(Nsid(NAMESPACES_MAX)), Status::INVALID_FIELD);
+        assert_eq!(absent_namespace(Nsid(NAMESPACES_MAX + 1)), Status::INVALID_NAMESPACE_OR_FORMAT);
+    }
+}

@@ -8,8 +8,8 @@ use super::execute::{failed, slices};
 use super::{DataPort, NamespaceCore};
 use crate::backend::{Backend, ByteRange, Clear, Durability};
 
-/// Most bytes that are cleared without letting a waiting fused pair and other work of the core in (NVME N10).
-const CLEAR_SLICE_BYTES: u64 = 64 * 1024 * 1024;
+/// Most bytes that are cleared before a waiting fused pair gets in; backends themselves yield more often (NVME N10).
+const CLEAR_SLICE_BYTES: u64 = 1024 * 1024 * 1024;
 
 /// Makes a range read as zeroes. WZSL keeps it below one slice (NVME N9).
 pub(super) async fn write_zeroes<B: Backend>(

@@ -194,7 +194,80 @@ impl<T> Pairing<T> {
 
 #[cfg(test)]
 mod tests {
+    use ashlar_nvme::ids::Nguid;
+    use ashlar_nvme::nvm::{RwCommand, RwControl};
+    use ashlar_nvme::sgl::DataPointer;
+    use ashlar_nvme::{CommandId, Lba, Nsid};
+
     use super::*;
+    use crate::backend::{BackendInfo, Deallocated};
+    use crate::inventory::{AnaState, LbaSize};
+
+    const BLOCK: u32 = 4096;
+
+    fn namespace(lba: LbaSize) -> Namespace {
+        let backend = BackendInfo {
+            bytes: 1 << 20,
+            access_bytes: 512,
+            volatile_cache: false,
+            deallocated: Deallocated::Zeroes,
+        };
+        let (uuid, nguid) = (uuid::Uuid::from_u128(1), Nguid([1; 16]));
+        let blocks = (1 << 20) >> lba.shift();
+        let ana_state = AnaState::Optimized;
+        Namespace { nsid: Nsid(1), uuid, nguid, lba, blocks, backend, ana_group: 1, ana_state }
+    }
+
+    fn half(opcode: NvmOpcode, slba: u64, nlb: u32) -> Sqe {
+        let command = RwCommand { slba: Lba(slba), nlb, control: RwControl(0) };
+        command.to_sqe(opcode, CommandId(1), Nsid(1), DataPointer::None)
+    }
+
+    fn pair_of(lba: LbaSize, slba: u64, nlb: u32) -> Result<FusedRequest, (Status, Status)> {
+        let bytes = nlb << lba.shift();
+        let (compare, write) = (half(NvmOpcode::Compare, slba, nlb), half(NvmOpcode::Write, slba, nlb));
+        check_fused((&compare, bytes), (&write, bytes), &namespace(lba))
+    }
+
+    #[test]
+    fn more_than_one_store_block_exceeds_the_atomic_unit() {
+        let exceeded = Err((Status::ATOMIC_WRITE_UNIT_EXCEEDED, Status::ABORTED_FAILED_FUSED));
+        assert!(pair_of(LbaSize::B4096, 5, 1).is_ok());
+        assert_eq!(pair_of(LbaSize::B4096, 5, 2), exceeded);
+        assert!(pair_of(LbaSize::B512, 8, 8).is_ok());
+        assert!(pair_of(LbaSize::B512, 15, 1).is_ok());
+        assert_eq!(pair_of(LbaSize::B512, 15, 2), exceeded);
+        assert_eq!(pair_of(LbaSize::B512, 8, 9), exceeded);
+    }
+
+    #[test]
+    fn halves_that_do_not_belong_together_are_an_invalid_field() {
+        let described = namespace(LbaSize::B4096);
+        let compare = half(NvmOpcode::Compare, 1, 1);
+        let mut elsewhere = half(NvmOpcode::Write, 1, 1);
+        elsewhere.nsid = 2.into();
+        let invalid = Err((Status::INVALID_FIELD, Status::INVALID_FIELD));
+        for second in [half(NvmOpcode::Write, 2, 1), half(NvmOpcode::Read, 1, 1), elsewhere] {
+            assert_eq!(check_fused((&compare, BLOCK), (&second, BLOCK), &described), invalid);
+        }
+        let write = half(NvmOpcode::Write, 1, 1);
+        assert_eq!(check_fused((&write, BLOCK), (&write, BLOCK), &described), invalid);
+    }
+
+    #[test]
+    fn a_half_that_fails_by_itself_takes_the_other_along() {
+        let described = namespace(LbaSize::B4096);
+        let (compare, write) = (half(NvmOpcode::Compare, 1, 1), half(NvmOpcode::Write, 1, 1));
+        let beyond = half(NvmOpcode::Compare, 256, 1);
+        assert_eq!(
+            check_fused((&beyond, BLOCK), (&write, BLOCK), &described),
+            Err((Status::LBA_OUT_OF_RANGE, Status::ABORTED_FAILED_FUSED))
+        );
+        assert_eq!(
+            check_fused((&compare, BLOCK), (&write, 512), &described),
+            Err((Status::ABORTED_FAILED_FUSED, Status::DATA_SGL_LENGTH_INVALID))
+        );
+    }
 
     #[test]
     fn adjacent_halves_make_a_pair() {
