@@ -126,15 +126,13 @@ impl Controller {
     pub fn inventory_changed(&self, inventory: &Arc<Inventory>) -> Access {
         let old = self.inventory.replace(Arc::clone(inventory));
         match self.shared.kind {
-            ControllerKind::Discovery => {
-                self.discovery_changed(inventory);
-                Access::Kept
-            }
+            ControllerKind::Discovery => self.discovery_changed(inventory),
             ControllerKind::Io => self.subsystem_changed(&old, inventory),
         }
+        self.access()
     }
 
-    fn subsystem_changed(&self, old: &Inventory, new: &Inventory) -> Access {
+    fn subsystem_changed(&self, old: &Inventory, new: &Inventory) {
         let name = &self.shared.subsystem;
         let (old, new) = (old.subsystems.get(name), new.subsystems.get(name));
         let difference = Difference::between(old.map(AsRef::as_ref), new.map(AsRef::as_ref));
@@ -148,10 +146,6 @@ impl Controller {
         }
         if !difference.states.is_empty() && configuration.ana_change() {
             self.events.raise(AsyncEvent::AnaChange);
-        }
-        match new {
-            Some(subsystem) if subsystem.hosts.allows(&self.shared.host_nqn) => Access::Kept,
-            _ => Access::Lost,
         }
     }
 

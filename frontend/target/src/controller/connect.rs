@@ -4,7 +4,7 @@ use ashlar_nvme::Status;
 use ashlar_nvme::fabrics::{ConnectCommand, ConnectData, InvalidParameter};
 use ashlar_nvme::ids::{Cntlid, HostId, Nqn, Qid};
 
-use super::{Controller, ControllerKind, ControllerState};
+use super::{Access, Controller, ControllerKind, ControllerState};
 use crate::inventory::{Inventory, Portal};
 use crate::limits;
 
@@ -198,11 +198,9 @@ impl Controller {
         if names.host_id != self.shared.host_id {
             return refuse(InvalidParameter::HOSTID);
         }
-        match self.subsystem() {
-            Some(subsystem) if !subsystem.hosts.allows(&names.host) => {
-                Err(ConnectRefusal::status(Status::CONNECT_INVALID_HOST))
-            }
-            _ => Ok(()),
+        match self.access() {
+            Access::Kept => Ok(()),
+            Access::Lost => Err(ConnectRefusal::status(Status::CONNECT_INVALID_HOST)),
         }
     }
 

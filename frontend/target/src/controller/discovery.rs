@@ -55,8 +55,8 @@ fn reachable(portal: &Portal, local: SocketAddr) -> Option<SocketAddr> {
     portal.advertise.filter(usable).or_else(|| {
         let listens_at = portal.listen.ip();
         let ip = if listens_at.is_unspecified() { local.ip() } else { listens_at }.to_canonical();
-        // A socket on 0.0.0.0 takes no IPv6 connections.
-        let reaches = !(portal.listen.is_ipv4() && ip.is_ipv6());
+        // A wildcard takes connections of its own address family only.
+        let reaches = portal.listen.is_ipv4() == ip.is_ipv4();
         Some(SocketAddr::new(ip, portal.listen.port())).filter(usable).filter(|_| reaches)
     })
 }

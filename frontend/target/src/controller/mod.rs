@@ -77,7 +77,6 @@ use property::Registers;
 pub use changes::Access;
 pub use execute::AdminReply;
 pub use health::{HealthCounters, HealthSource};
-pub use identify::compare_write_blocks;
 pub use logs::errors::CommandError;
 pub use property::PropertyEffect;
 pub use queues::{AbortFuture, Aborted, Queues};
@@ -89,8 +88,6 @@ pub struct ControllerSettings {
     pub inventory: Arc<Inventory>,
     /// KATO as the host asked for it at Connect, in milliseconds ([`connect::AdminAdmission::kato_ms`]).
     pub kato_ms: u32,
-    /// Entries of the admin queue ([`connect::AdminAdmission::entries`]).
-    pub admin_entries: u16,
     /// The admin connection's own address: what discovery tells for a wildcard portal (NVME N13).
     pub local_address: SocketAddr,
     /// Reaches the I/O queues, for Abort.
@@ -207,6 +204,12 @@ impl Controller {
     /// The subsystem as it is now.
     fn subsystem(&self) -> Option<Arc<Subsystem>> {
         self.inventory.borrow().subsystems.get(&self.shared.subsystem).cloned()
+    }
+
+    /// Whether its host may use what it is connected to, as things are now.
+    pub fn access(&self) -> Access {
+        let allowed = |subsystem: Arc<Subsystem>| subsystem.hosts.allows(&self.shared.host_nqn);
+        if self.is_discovery() || self.subsystem().is_some_and(allowed) { Access::Kept } else { Access::Lost }
     }
 
     fn namespace(&self, nsid: Nsid) -> Option<Arc<Namespace>> {

@@ -5,7 +5,7 @@ use ashlar_nvme::fabrics::PropertySize;
 use ashlar_nvme::registers::{CSS_NVM, Cap, Cc, Crto, Csts, Property, Shn, Shst, Vs};
 use ashlar_reactor::Instant;
 
-use super::{Controller, ControllerState};
+use super::{Access, Controller, ControllerState};
 use crate::limits;
 
 /// Worst time until CSTS.RDY follows CC.EN, in units of 500 ms: as long as the I/O queues may take to close.
@@ -165,6 +165,10 @@ impl Controller {
         // The host must have seen CSTS.RDY 0 first (NVMe Base 2.0 §3.1.3.5), and shutdown needs no start.
         if shn != Shn::None || !self.io_queues.borrow().is_empty() {
             return Err(Status::COMMAND_SEQUENCE_ERROR);
+        }
+        // Connect was judged by another core, which may have known an older inventory.
+        if self.access() == Access::Lost {
+            return Err(Status::OPERATION_DENIED);
         }
         self.registers.set(Registers { cc, shutdown: Shutdown::No, disabled_since: (self.now)() });
         self.shared.set_state(ControllerState::Ready);

@@ -107,7 +107,9 @@ impl ControllerShared {
         }
     }
 
-    /// Looked at when each write starts.
+    /// Looked at when each write starts. It matters only for backends with a volatile cache. Off from the
+    /// start if the host was told that there is none: it never flushes then, whatever namespaces are added
+    /// later.
     pub fn write_cache(&self) -> WriteCache {
         if self.write_cache.load(Ordering::Acquire) { WriteCache::Enabled } else { WriteCache::Disabled }
     }

@@ -144,7 +144,6 @@ fn open_admin<F: OpenBackend>(
         ControllerSettings {
             inventory: Arc::clone(&state.inventory.borrow()),
             kato_ms,
-            admin_entries: entries,
             local_address: local,
             queues: Rc::new(queues),
             health: Rc::new(health),

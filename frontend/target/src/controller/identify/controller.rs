@@ -23,10 +23,10 @@ pub(in super::super) fn firmware_revision() -> [u8; 8] {
 const DISCOVERY_SERIAL: &str = "ASHLAR-DISCOVERY";
 const DISCOVERY_MODEL: &str = "Ashlar discovery";
 
-/// WZSL: 32 MiB, 2^13 × 4 KiB. Linux cuts the length to 16 bits: at 512 bytes that is 32 MiB, and a namespace
-/// with such blocks may be added to any subsystem later (NVME N9).
-const WRITE_ZEROES_LIMIT: u8 = 13;
-const _: () = assert!(4096_u64 << WRITE_ZEROES_LIMIT <= 65_536 * 512);
+// Linux cuts the length of Write Zeroes to 16 bits: at 512 bytes that is 32 MiB, and a namespace with such
+// blocks may be added to any subsystem later (NVME N9).
+const _: () = assert!(4096_u64 << limits::WZSL == limits::WRITE_ZEROES_BYTES_MAX);
+const _: () = assert!(limits::WRITE_ZEROES_BYTES_MAX <= 65_536 * 512);
 
 /// ANATT: how long a group may stay in Change, in seconds (NVME N11).
 const ANA_TRANSITION_SECONDS: u8 = 10;
@@ -119,6 +119,6 @@ fn identify_discovery(id: &mut IdentifyController) {
 /// Limits of NVM commands. Dataset Management and Verify have none of their own (NVME N10).
 pub(super) fn identify_nvm_controller() -> IdentifyNvmController {
     let mut id = IdentifyNvmController::zeroed();
-    id.wzsl = WRITE_ZEROES_LIMIT;
+    id.wzsl = limits::WZSL;
     id
 }

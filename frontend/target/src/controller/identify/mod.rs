@@ -14,7 +14,6 @@ use super::execute::{Answer, expect_length};
 use crate::limits;
 
 pub(super) use controller::firmware_revision;
-pub use namespace::compare_write_blocks;
 
 impl Controller {
     pub(super) fn identify(&self, sqe: &Sqe) -> Result<Answer, Status> {

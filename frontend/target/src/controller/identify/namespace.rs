@@ -15,18 +15,16 @@ use super::super::Controller;
 use super::is_within_nn;
 use crate::backend::Deallocated;
 use crate::inventory::{LbaSize, Namespace};
+use crate::io::ATOMIC_BYTES;
 use crate::limits;
 
-/// The atomic unit: one store block (NVME N8).
+/// Bytes that are written as a whole, and the unit in which space is given back: one store block (NVME N8).
 const STORE_BLOCK_BYTES: u32 = 4096;
+// That is also what a fused Compare and Write really does (NACWU).
+const _: () = assert!(ATOMIC_BYTES == STORE_BLOCK_BYTES as u64);
 
-/// VWCNP in the independent structure's NSFEAT.
-const NSFEAT_WRITE_CACHE: u8 = 1 << 5;
-
-/// Logical blocks that a fused Compare and Write takes at least (NACWU + 1).
-pub const fn compare_write_blocks(lba: LbaSize) -> u32 {
-    STORE_BLOCK_BYTES / lba.bytes()
-}
+/// VWCNP in the independent structure's NSFEAT: this namespace has no volatile write cache.
+const NSFEAT_NO_WRITE_CACHE: u8 = 1 << 5;
 
 /// A number of bytes as a 0-based number of blocks.
 fn blocks_0based(lba: LbaSize, bytes: u32) -> U16 {
@@ -45,8 +43,8 @@ fn describe(namespace: &Namespace) -> IdentifyNamespace {
         Deallocated::Zeroes => dlfeat::READS_ZEROES | dlfeat::WRITE_ZEROES_DEALLOCATE,
         Deallocated::Unspecified => 0,
     };
-    (id.nawun, id.nawupf, id.nabsn, id.nabspf) = (unit, unit, unit, unit);
-    id.nacwu = U16::new((compare_write_blocks(lba) - 1) as u16);
+    (id.nawun, id.nawupf, id.nacwu) = (unit, unit, unit);
+    (id.nabsn, id.nabspf) = (unit, unit);
     (id.npwg, id.npwa, id.npdg, id.npda) = (unit, unit, unit, unit);
     id.nows = blocks_0based(lba, limits::SLICE_BYTES);
     let bytes = u128::from(namespace.blocks) << lba.shift();
@@ -75,7 +73,7 @@ impl Controller {
     pub(super) fn identify_independent(&self, nsid: Nsid) -> Result<Vec<u8>, Status> {
         self.described(nsid, |namespace| {
             let mut id = IdentifyIndependentNamespace::zeroed();
-            id.nsfeat = if namespace.backend.volatile_cache { NSFEAT_WRITE_CACHE } else { 0 };
+            id.nsfeat = if namespace.backend.volatile_cache { 0 } else { NSFEAT_NO_WRITE_CACHE };
             id.nmic = NMIC_SHARED;
             id.anagrpid = U32::new(namespace.ana_group);
             id.nstat = NSTAT_NRDY;

@@ -57,7 +57,10 @@ proptest! {
     }
 
     #[test]
-    fn any_property_access_is_answered(offset in prop_oneof![0_u32..0x80, any::<u32>()], values in any::<[u64; 4]>()) {
+    fn any_property_access_is_answered(
+        offset in prop_oneof![0_u32..0x80, any::<u32>()],
+        values in any::<[u64; 4]>(),
+    ) {
         let fixture = Fixture::io();
         for value in values {
             for size in [PropertySize::Four, PropertySize::Eight] {

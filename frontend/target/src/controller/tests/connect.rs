@@ -182,6 +182,16 @@ fn a_host_that_lost_its_permission_gets_no_further_queue() {
 }
 
 #[test]
+fn a_host_that_was_denied_on_its_way_to_the_owner_core_cannot_enable_its_controller() {
+    let closed = Subsystem { hosts: HostAccess::default(), ..subsystem(SUBSYSTEM, [namespace(1)]) };
+    for served in [inventory([closed], 2), inventory([], 2)] {
+        let fixture = Fixture::new(ControllerKind::Io, served, 0);
+        assert_eq!(fixture.controller.access(), Access::Lost);
+        assert_eq!(fixture.set_cc(CC_ENABLE), Err(Status::OPERATION_DENIED));
+    }
+}
+
+#[test]
 fn a_discovery_controller_has_no_io_queues() {
     let fixture = Fixture::discovery(served());
     let refusal = admit(&fixture, |_, data| data.subnqn = Nqn::discovery().to_field());

@@ -249,7 +249,6 @@ fn more_aborts_than_the_limit_are_refused() {
         ControllerSettings {
             inventory: inventory([subsystem(SUBSYSTEM, [])], 1),
             kato_ms: 0,
-            admin_entries: 32,
             local_address: "192.0.2.7:4420".parse().expect("an address"),
             queues: Rc::new(Slow),
             health: Rc::new(FixedHealth),

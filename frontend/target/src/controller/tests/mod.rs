@@ -146,7 +146,6 @@ impl Fixture {
             ControllerSettings {
                 inventory,
                 kato_ms,
-                admin_entries: 32,
                 local_address: local,
                 queues: Rc::clone(&queues) as Rc<dyn Queues>,
                 health: Rc::new(FixedHealth),

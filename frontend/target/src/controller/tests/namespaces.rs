@@ -54,13 +54,13 @@ fn zeroes_are_promised_only_where_the_backend_returns_them() {
 }
 
 #[test]
-fn the_independent_structure_says_that_the_namespace_is_ready() {
+fn the_independent_structure_says_ready_and_where_there_is_no_cache() {
     let mut write_through = namespace(2);
     write_through.backend.volatile_cache = false;
     let fixture = Fixture::of_namespaces([namespace(1), write_through]);
     let independent = |nsid| fixture.identify(Cns::IndependentNamespace, nsid).data.expect("data");
-    assert_same(&independent(1), &page(&[(0, "20 01"), (4, "01"), (14, "01")]));
-    assert_same(&independent(2), &page(&[(0, "00 01"), (4, "02"), (14, "01")]));
+    assert_same(&independent(1), &page(&[(0, "00 01"), (4, "01"), (14, "01")]));
+    assert_same(&independent(2), &page(&[(0, "20 01"), (4, "02"), (14, "01")]));
 }
 
 #[test]

@@ -71,6 +71,16 @@ fn before_ready_only_fabrics_commands_are_executed() {
 }
 
 #[test]
+fn linux_writes_its_configuration_before_it_enables() {
+    let fixture = fresh();
+    assert_eq!(fixture.set_cc(CC_ENABLE & !1), Ok(PropertyEffect::None));
+    assert_eq!(fixture.controller.property_get(CC, PropertySize::Four), Ok(CC_ENABLE & !1));
+    assert_eq!((fixture.csts(), fixture.controller.shared().state()), (0, ControllerState::Disabled));
+    fixture.enable();
+    assert_eq!(fixture.controller.property_get(CC, PropertySize::Four), Ok(CC_ENABLE));
+}
+
+#[test]
 fn disabling_is_over_when_the_last_io_queue_is_released() {
     let fixture = Fixture::io();
     fixture.connect_queue(1).expect("admitted");
