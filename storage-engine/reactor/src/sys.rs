@@ -189,6 +189,11 @@ pub(crate) fn shut_down(fd: BorrowedFd<'_>) {
     unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
+pub(crate) fn finish_sending(fd: BorrowedFd<'_>) {
+    // SAFETY: as above.
+    unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_WR) };
+}
+
 /// Takes ownership of a descriptor that the kernel gave out in a completion.
 pub(crate) fn adopt(fd: i32) -> OwnedFd {
     // SAFETY: the kernel has just made this descriptor for us and nobody else knows it.

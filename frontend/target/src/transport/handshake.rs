@@ -214,9 +214,10 @@ pub(crate) async fn part(stream: &Stream, unwelcome: Unwelcome) {
     stream.shut_down();
 }
 
-/// Throws input away until the peer has closed: closing with input unread would take what was sent from the
-/// peer.
+/// Lets the peer read to the end and throws its input away until it has closed, too: closing with input unread
+/// would take what was sent from the peer.
 pub(crate) async fn linger(stream: &Stream) {
+    stream.finish_sending();
     while let Ok(Some(received)) = stream.receive().await {
         drop(received);
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use ashlar_reactor::{CoreId, IoBuf, sleep};
 use ashlar_target::backend::{
-    Backend, BackendError, BackendInfo, ByteRange, Clear, Deallocated, Durability, OpenBackend, ReadData, WriteData,
+    Backend, BackendError, BackendInfo, ByteRange, Clear, Deallocated, Durability, OpenBackend, ReadData,
+    WriteData,
 };
 
 #[derive(Clone)]

@@ -52,7 +52,8 @@ impl Rig {
                 let target = Target::start(handle).await.expect("target starts");
                 let nqn = Nqn::parse(SUBSYSTEM).expect("a name");
                 let hosts = HostAccess::Any;
-                let new = NewSubsystem { nqn: nqn.clone(), serial: "1".into(), model: "Ashlar".into(), hosts };
+                let new =
+                    NewSubsystem { nqn: nqn.clone(), serial: "1".into(), model: "Ashlar".into(), hosts };
                 target.add_subsystem(new).await.expect("subsystem");
                 target.add_namespace(&nqn, namespace(1), opener).await.expect("namespace");
                 let listen = "127.0.0.1:0".parse().expect("an address");

@@ -5,16 +5,26 @@ use std::net::{SocketAddr, TcpStream};
 
 use super::{Digests, PATIENCE};
 
-/// CRC-32C bit by bit: slow, and nobody else's.
-pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
-    let mut crc = !0u32;
-    for byte in bytes {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
+/// What one byte does to a CRC-32C, worked out bit by bit.
+static TABLE: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = byte as u32;
+        let mut bit = 0;
+        while bit < 8 {
             crc = if crc & 1 == 1 { (crc >> 1) ^ 0x82F6_3B78 } else { crc >> 1 };
+            bit += 1;
         }
+        table[byte] = crc;
+        byte += 1;
     }
-    !crc
+    table
+};
+
+/// CRC-32C, nobody else's.
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc, byte| (crc >> 8) ^ TABLE[((crc ^ u32::from(*byte)) & 0xFF) as usize])
 }
 
 /// A PDU that was received, its digests checked and taken off.
@@ -109,7 +119,9 @@ impl Wire {
         let mut header = vec![0; 8];
         match self.stream.read_exact(&mut header) {
             Ok(()) => {}
-            Err(error) if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => return None,
+            Err(error) if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => {
+                return None;
+            }
             Err(error) => panic!("waiting for a PDU: {error}"),
         }
         let (kind, flags, hlen, pdo) = (header[0], header[1], header[2] as usize, header[3] as usize);
@@ -125,7 +137,13 @@ impl Wire {
             end -= 4;
             assert_eq!(u32_at(&pdu, end), crc32c(&pdu[pdo..end]), "data digest");
         }
-        let from = if pdo > 0 { pdo } else if kind == 3 { hlen } else { end };
+        let from = if pdo > 0 {
+            pdo
+        } else if kind == 3 {
+            hlen
+        } else {
+            end
+        };
         let data = pdu[from.min(end)..end].to_vec();
         pdu.truncate(hlen);
         Some(Pdu { kind, flags, header: pdu, data })

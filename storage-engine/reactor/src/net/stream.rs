@@ -132,6 +132,11 @@ impl Stream {
         sys::shut_down(self.fd.as_fd());
     }
 
+    /// Tells the peer that nothing follows what was sent; receiving goes on.
+    pub fn finish_sending(&self) {
+        sys::finish_sending(self.fd.as_fd());
+    }
+
     /// Receives whatever has arrived into a shared buffer; `None` at the end of the stream. Waits for a buffer
     /// if all are in use.
     pub async fn receive(&self) -> io::Result<Option<Received>> {
