@@ -10,9 +10,6 @@ use crate::config::CoreSettings;
 /// (nvme_core.io_timeout), and service supervisors after 90 s.
 pub const DRAIN: Duration = Duration::from_secs(10);
 
-/// How long a change may take on the data cores before the node says that it failed.
-pub const CHANGE: Duration = Duration::from_secs(30);
-
 /// Descriptors that a node may need: connections, files, rings.
 const DESCRIPTORS: u64 = 65_536;
 

@@ -87,6 +87,7 @@ pub(crate) struct CoreCounts {
     operations: [AtomicU64; OPERATIONS],
     bytes: [AtomicU64; OPERATIONS],
     latency: [[AtomicU64; LATENCY_BUCKETS]; 2],
+    latency_ns: [AtomicU64; 2],
     errors: [(AtomicU32, AtomicU64); ERRORS],
     in_flight: AtomicU64,
 }
@@ -123,6 +124,9 @@ impl CoreCounts {
         if let Some(count) = self.latency.get(row(operation)).and_then(|row| row.get(bucket(latency))) {
             add(count, 1);
         }
+        if let Some(sum) = self.latency_ns.get(row(operation)) {
+            add(sum, latency.as_nanos() as u64);
+        }
         if !status.is_success() {
             return self.record_error(status);
         }
@@ -153,6 +157,8 @@ impl CoreCounts {
             bytes: self.bytes.each_ref().map(load),
             read_latency: self.latency[0].each_ref().map(load),
             other_latency: self.latency[1].each_ref().map(load),
+            read_latency_ns: load(&self.latency_ns[0]),
+            other_latency_ns: load(&self.latency_ns[1]),
             errors: errors
                 .map(|(code, count)| {
                     let code = code.load(Ordering::Relaxed);
@@ -197,6 +203,10 @@ pub struct Counts {
     pub read_latency: [u64; LATENCY_BUCKETS],
     /// Latencies of everything else.
     pub other_latency: [u64; LATENCY_BUCKETS],
+    /// Sum of the latencies of reads, in nanoseconds.
+    pub read_latency_ns: u64,
+    /// Sum of all other latencies, in nanoseconds.
+    pub other_latency_ns: u64,
     /// Failures by status.
     pub errors: Vec<(Status, u64)>,
     /// Commands that run now.

@@ -3,9 +3,11 @@
 use std::fmt;
 
 use ashlar_reactor::CoreCounters;
+use ashlar_target::target::{CoreQueues, Metrics};
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::labels::{Labels, Name, counters, gauges};
+use super::{CoreSnapshot, latency};
 
 const TIME: Name = Name::seconds(
     "core_time",
@@ -16,16 +18,17 @@ const SYSCALLS: Name = Name::count("core_syscalls", "System calls into a data co
 const SUBMISSIONS: Name = Name::count("core_submissions", "Operations submitted to the kernel.");
 const COMPLETIONS: Name = Name::count("core_completions", "Completions taken from the kernel.");
 const POLLS: Name = Name::count("core_task_polls", "Times that a task ran until it waited or ended.");
+const QUEUES: Name = Name::count("core_queues", "Hosts' queues on a data core, one connection each.");
+const LATENCY: Name = Name::seconds(
+    "core_latency",
+    "Time from a command's arrival to its end, on a data core, all namespaces together.",
+);
 const TASKS: Name = Name::count("core_tasks", "Tasks alive on a data core.");
 
-pub(super) fn encode(
-    encoder: &mut DescriptorEncoder<'_>,
-    cores: &[CoreCounters],
-    elapsed_ns: u64,
-) -> Result<(), fmt::Error> {
-    let named: Vec<(String, &CoreCounters)> =
-        cores.iter().enumerate().map(|(core, counters)| (core.to_string(), counters)).collect();
-    counters(encoder, &TIME, named.iter().flat_map(|(core, counters)| time(core, counters, elapsed_ns)))?;
+pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, cores: &[CoreSnapshot]) -> Result<(), fmt::Error> {
+    let named: Vec<(String, &CoreSnapshot)> =
+        cores.iter().enumerate().map(|(core, snapshot)| (core.to_string(), snapshot)).collect();
+    counters(encoder, &TIME, named.iter().flat_map(|(core, snapshot)| time(core, snapshot)))?;
     let each: [(&Name, fn(&CoreCounters) -> u64); 5] = [
         (&TURNS, |counters| counters.turns),
         (&SYSCALLS, |counters| counters.enters),
@@ -34,18 +37,42 @@ pub(super) fn encode(
         (&POLLS, |counters| counters.polls),
     ];
     for (name, value) in each {
-        counters(encoder, name, named.iter().map(|(core, counters)| (labels(core), value(counters))))?;
+        counters(
+            encoder,
+            name,
+            named.iter().map(|(core, snapshot)| (labels(core), value(&snapshot.counters))),
+        )?;
     }
-    gauges(encoder, &TASKS, named.iter().map(|(core, counters)| (labels(core), counters.tasks)))
+    gauges(encoder, &TASKS, named.iter().map(|(core, snapshot)| (labels(core), snapshot.counters.tasks)))
+}
+
+/// Metrics that the target keeps per core.
+pub(super) fn encode_target(encoder: &mut DescriptorEncoder<'_>, target: &Metrics) -> Result<(), fmt::Error> {
+    let named: Vec<(String, &CoreQueues)> =
+        target.cores.iter().enumerate().map(|(core, queues)| (core.to_string(), queues)).collect();
+    let kinds = |(core, queues): &'_ (String, &CoreQueues)| {
+        [("io", queues.io), ("admin", queues.admin)].map(|(kind, count)| ((core.clone(), kind), count))
+    };
+    let queues: Vec<_> = named.iter().flat_map(kinds).collect();
+    let labelled =
+        queues.iter().map(|((core, kind), count)| (Labels([("core", core), ("kind", kind)]), *count));
+    gauges(encoder, &QUEUES, labelled)?;
+    let cores = named.iter().map(|(core, _)| core).enumerate();
+    let sums = cores.flat_map(|(index, core)| {
+        let counts = target.namespaces.iter().filter_map(|namespace| namespace.cores.get(index));
+        latency::sums(counts)
+            .map(|(operation, sum)| (Labels([("core", core), ("operation", operation)]), sum))
+    });
+    latency::encode(encoder, &LATENCY, sums)
 }
 
 fn labels(core: &str) -> Labels<'_, 1> {
     Labels([("core", core)])
 }
 
-/// Seconds by state. What is neither polling nor sleeping is work.
-fn time<'a>(core: &'a str, counters: &CoreCounters, elapsed_ns: u64) -> [(Labels<'a, 2>, f64); 3] {
-    let busy = elapsed_ns.saturating_sub(counters.spin_ns).saturating_sub(counters.sleep_ns);
-    [("busy", busy), ("spin", counters.spin_ns), ("sleep", counters.sleep_ns)]
+/// Seconds by state.
+fn time<'a>(core: &'a str, snapshot: &CoreSnapshot) -> [(Labels<'a, 2>, f64); 3] {
+    let CoreSnapshot { counters, busy_ns } = snapshot;
+    [("busy", *busy_ns), ("spin", counters.spin_ns), ("sleep", counters.sleep_ns)]
         .map(|(state, ns)| (Labels([("core", core), ("state", state)]), ns as f64 / 1e9))
 }

@@ -23,9 +23,13 @@ impl Name {
     pub(super) const fn seconds(name: &'static str, help: &'static str) -> Self {
         Self { name, help, unit: Some(Unit::Seconds) }
     }
+
+    pub(super) const fn bytes(name: &'static str, help: &'static str) -> Self {
+        Self { name, help, unit: Some(Unit::Bytes) }
+    }
 }
 
-/// Names and values of labels.
+/// Names and values of labels, a fixed number of them.
 pub(super) struct Labels<'a, const N: usize>(pub(super) [(&'static str, &'a str); N]);
 
 impl<const N: usize> EncodeLabelSet for Labels<'_, N> {

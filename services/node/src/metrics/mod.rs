@@ -6,14 +6,18 @@
 //! | module | metrics |
 //! |---|---|
 //! | `cores` | `ashlar_core_…` |
+//! | `latency` | histograms |
 //! | `namespaces` | `ashlar_namespace_…` |
 //! | `node` | the process and its connections |
 //! | `labels` | label values, escaped |
 //! | [`server`] | `/metrics`, `/healthz` |
 
 use std::fmt;
+use std::sync::Arc;
 
 use ashlar_reactor::CoreCounters;
+use ashlar_target::inventory::Inventory;
+use ashlar_target::target::Metrics;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::encoding::text::encode;
@@ -21,6 +25,8 @@ use prometheus_client::registry::Registry;
 
 mod cores;
 mod labels;
+mod latency;
+mod namespaces;
 mod node;
 pub mod server;
 
@@ -32,12 +38,23 @@ const PREFIX: &str = "ashlar";
 /// All counters at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    /// Nanoseconds since the data cores started.
-    pub elapsed_ns: u64,
     /// Each data core's, in order.
-    pub cores: Vec<CoreCounters>,
+    pub cores: Vec<CoreSnapshot>,
     /// The node's own.
     pub node: NodeCounts,
+    /// The target's.
+    pub target: Metrics,
+    /// What is served.
+    pub inventory: Arc<Inventory>,
+}
+
+/// Counters of one data core.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CoreSnapshot {
+    /// What the runtime counts.
+    pub counters: CoreCounters,
+    /// Time in nanoseconds that it neither polled nor slept.
+    pub busy_ns: u64,
 }
 
 /// The page in the OpenMetrics text format.
@@ -55,6 +72,9 @@ pub fn page(snapshot: Snapshot) -> Result<String, fmt::Error> {
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         node::encode(&mut encoder, &self.node)?;
-        cores::encode(&mut encoder, &self.cores, self.elapsed_ns)
+        node::encode_connections(&mut encoder, &self.target)?;
+        cores::encode(&mut encoder, &self.cores)?;
+        cores::encode_target(&mut encoder, &self.target)?;
+        namespaces::encode(&mut encoder, &self.target.namespaces, &self.inventory)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use ashlar_target::target::Metrics;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 
@@ -12,6 +13,12 @@ const RELOADS: Name =
     Name::count("config_reloads", "Times that the configuration was read again, by what came of it.");
 const VALID: Name =
     Name::count("config_applied", "1 if the last configuration read is the one in force, 0 if not.");
+
+const CONNECTIONS: Name =
+    Name::count("connections", "TCP connections of hosts, those included that have not finished Connect.");
+const REFUSED: Name =
+    Name::count("connections_refused", "Connections that were refused because a limit was reached.");
+const CONTROLLERS: Name = Name::count("controllers", "Controllers, one per host and path.");
 
 /// What the node counts about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,4 +52,14 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, node: &NodeCounts) -> 
     counters(encoder, &RELOADS, reloads.map(|(result, count)| (Labels([("result", result)]), count)))?;
     let applied = u64::from(node.last_reload == LastReload::Applied);
     gauges(encoder, &VALID, [(Labels([]), applied)])
+}
+
+pub(super) fn encode_connections(
+    encoder: &mut DescriptorEncoder<'_>,
+    target: &Metrics,
+) -> Result<(), fmt::Error> {
+    gauges(encoder, &CONNECTIONS, [(Labels([]), target.connections)])?;
+    counters(encoder, &REFUSED, [(Labels([]), target.refused)])?;
+    let controllers: usize = target.cores.iter().map(|queues| queues.admin).sum();
+    gauges(encoder, &CONTROLLERS, [(Labels([]), controllers)])
 }

@@ -1,0 +1,114 @@
+//! Looks at the running node for whoever asks: counters for metrics, health for supervisors.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ashlar_reactor::{CoreId, CoresHandle, Instant};
+use ashlar_target::Target;
+
+use crate::apply::Outcome;
+use crate::metrics::server::Source;
+use crate::metrics::{CoreSnapshot, LastReload, NodeCounts, Snapshot};
+use crate::storage::Storage;
+
+/// How long a scrape waits for a core to tell the time that it has just slept. A core that is too busy for
+/// that has not slept.
+const FRESH: Duration = Duration::from_millis(100);
+
+/// How long a core may take to answer and still be called healthy.
+const HEALTHY: Duration = Duration::from_secs(2);
+
+/// See the module.
+#[derive(Debug)]
+pub struct Observer {
+    cores: CoresHandle,
+    target: Target<Storage>,
+    started: Instant,
+    counts: Mutex<NodeCounts>,
+    /// Busy time that was told last, per core: a counter never falls.
+    busy_ns: Mutex<Vec<u64>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Whole after every statement that changes it.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Observer {
+    /// Observes cores that have just started.
+    pub fn new(cores: CoresHandle, target: Target<Storage>) -> Self {
+        let start_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let busy_ns = Mutex::new(vec![0; cores.count()]);
+        let counts = Mutex::new(NodeCounts { start_s, ..NodeCounts::default() });
+        Self { cores, target, started: Instant::read(), counts, busy_ns }
+    }
+
+    /// The configuration of the start was applied.
+    pub fn note_start(&self, outcome: Outcome) {
+        lock(&self.counts).last_reload = result(outcome);
+    }
+
+    /// A configuration was read again and applied.
+    pub fn note_reload(&self, outcome: Outcome) {
+        let mut counts = lock(&self.counts);
+        counts.last_reload = result(outcome);
+        match counts.last_reload {
+            LastReload::Applied => counts.reloads_applied += 1,
+            LastReload::Failed => counts.reloads_failed += 1,
+        }
+    }
+
+    /// A configuration was read again and refused.
+    pub fn note_refusal(&self) {
+        let mut counts = lock(&self.counts);
+        counts.last_reload = LastReload::Failed;
+        counts.reloads_failed += 1;
+    }
+
+    /// Whether a core answers in time.
+    async fn answers(&self, core: CoreId, within: Duration) -> bool {
+        let reply = self.cores.run_on(core, || async {});
+        matches!(tokio::time::timeout(within, reply).await, Ok(Ok(())))
+    }
+
+    async fn core(&self, core: CoreId) -> CoreSnapshot {
+        // A sleeping core tells how long it slept when it wakes.
+        self.answers(core, FRESH).await;
+        let elapsed_ns = u64::try_from(Instant::read().since(self.started).as_nanos()).unwrap_or(u64::MAX);
+        let counters = self.cores.counters(core);
+        let now = elapsed_ns.saturating_sub(counters.spin_ns).saturating_sub(counters.sleep_ns);
+        let mut told = lock(&self.busy_ns);
+        let busy_ns = match told.get_mut(core.index()) {
+            Some(before) => {
+                *before = now.max(*before);
+                *before
+            }
+            None => now,
+        };
+        CoreSnapshot { counters, busy_ns }
+    }
+}
+
+fn result(outcome: Outcome) -> LastReload {
+    if outcome.failed == 0 { LastReload::Applied } else { LastReload::Failed }
+}
+
+impl Source for Observer {
+    async fn snapshot(&self) -> Snapshot {
+        let mut cores = Vec::new();
+        for id in self.cores.ids() {
+            cores.push(self.core(id).await);
+        }
+        let node = *lock(&self.counts);
+        Snapshot { cores, node, target: self.target.metrics(), inventory: self.target.inventory() }
+    }
+
+    async fn trouble(&self) -> Option<String> {
+        for id in self.cores.ids() {
+            if !self.answers(id, HEALTHY).await {
+                return Some(format!("data core {id} does not answer"));
+            }
+        }
+        None
+    }
+}

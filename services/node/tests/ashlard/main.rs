@@ -1,0 +1,7 @@
+//! The daemon as its users meet it: command line, configuration, metrics page, signals.
+
+mod command;
+mod daemon;
+mod exposition;
+mod page;
+mod running;
