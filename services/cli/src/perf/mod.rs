@@ -213,7 +213,7 @@ fn measure(args: &PerfArgs, host: &Host, plan: &Plan, cpus: &[Option<usize>]) ->
         return Err(Failure::new(Exit::Precondition, "connecting the I/O queues", why)
             .next("lower --queues or --depth, or raise the target's limits"));
     }
-    connect_queues(host, plan, &seen.ticket, cpus.len())?;
+    let flow_control = connect_queues(host, plan, &seen.ticket, cpus.len())?;
 
     let start = Instant::read() + LEAD;
     let window = Window { start, measure: start + args.warmup, end: start + args.warmup + args.time };
@@ -228,7 +228,7 @@ fn measure(args: &PerfArgs, host: &Host, plan: &Plan, cpus: &[Option<usize>]) ->
         namespace_bytes: seen.namespace.blocks * u64::from(area.block_bytes),
         header_digest,
         data_digest,
-        sq_flow_control: args.sq_flow_control == Switch::On,
+        sq_flow_control: flow_control == Switch::On,
     };
     let run = Run {
         target,
@@ -273,23 +273,30 @@ fn attach(args: &PerfArgs, host: &Host, plan: &Plan) -> Outcome<Seen> {
     })
 }
 
-/// Connects each queue on its core.
-fn connect_queues(host: &Host, plan: &Plan, ticket: &Ticket, cores: usize) -> Outcome {
+/// Connects each queue on its core. Says whether flow control is on, which the target decides.
+fn connect_queues(host: &Host, plan: &Plan, ticket: &Ticket, cores: usize) -> Outcome<Switch> {
+    let mut flow_control = Switch::Off;
     for core in 0..cores {
         let plans: Vec<_> =
             plan.queues.iter().cloned().enumerate().filter(|(_, queue)| queue.core == core).collect();
         let ticket = ticket.clone();
-        host.run_on(core as u16, move || async move {
+        let disabled = host.run_on(core as u16, move || async move {
+            let mut disabled = true;
             for (index, plan) in plans {
                 let doing = Doing::new(format!("connecting I/O queue {}", plan.qid));
-                let queue =
-                    IoQueue::connect(&ticket, Qid(plan.qid)).await.map_err(|error| doing.failed(&error))?;
+                let queue = IoQueue::connect(&ticket, Qid(plan.qid))
+                    .await
+                    .map_err(|error| doing.failed(&error))?;
+                disabled &= queue.flow_control_is_disabled();
                 KEPT.with_borrow_mut(|kept| kept.queues.push(Ready { queue, index, plan }));
             }
-            Ok(())
+            Ok(disabled)
         })?;
+        if !disabled {
+            flow_control = Switch::On;
+        }
     }
-    Ok(())
+    Ok(flow_control)
 }
 
 /// Counters of the cores over the measured time, and how long that was.
