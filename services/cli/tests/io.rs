@@ -74,8 +74,7 @@ fn what_does_not_fit_is_refused() {
 fn a_pattern_is_verified_at_once_in_both_orders() {
     let rig = Rig::start(memory(), LbaSize::B512);
     for order in ["sequential", "random"] {
-        let report =
-            rig.json(&format!("io verify --order {order} --passes 2 --size 16k --depth 8 --fua"));
+        let report = rig.json(&format!("io verify --order {order} --passes 2 --size 16k --depth 8 --fua"));
         assert_eq!(report["write"]["newest_generation"], 2);
         assert_eq!(report["check"]["blocks"]["good"], BYTES / 4096);
         assert_eq!(report["check"]["wrong_blocks"], 0);
@@ -133,16 +132,14 @@ fn every_kind_of_damage_is_found_after_a_restart_and_named() {
         .as_array()
         .expect("a list")
         .iter()
-        .map(|range| (range["offset"].as_u64().expect("a number") / 4096, range["kind"].as_str().expect("text")))
+        .map(|range| {
+            (range["offset"].as_u64().expect("a number") / 4096, range["kind"].as_str().expect("text"))
+        })
         .collect();
-    assert_eq!(found, [
-        (3, "stale"),
-        (5, "lost"),
-        (7, "misplaced"),
-        (9, "torn"),
-        (11, "corrupt"),
-        (13, "foreign")
-    ]);
+    assert_eq!(
+        found,
+        [(3, "stale"), (5, "lost"), (7, "misplaced"), (9, "torn"), (11, "corrupt"), (13, "foreign")]
+    );
     assert_eq!(report["check"]["wrong"][0]["detail"], "generation 1 is there, 2 was acknowledged");
     rig.stop();
 }
@@ -157,7 +154,8 @@ fn writing_goes_on_when_the_target_comes_back() {
     let writing = rig.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
     // The state file grows past its head's first generation once writes are acknowledged.
     let started = std::time::Instant::now();
-    while !fs::read(&state).is_ok_and(|bytes| bytes.get(4096..).is_some_and(|floors| floors.iter().any(|b| *b != 0)))
+    while !fs::read(&state)
+        .is_ok_and(|bytes| bytes.get(4096..).is_some_and(|floors| floors.iter().any(|b| *b != 0)))
     {
         assert!(started.elapsed().as_secs() < 30, "nothing was acknowledged");
         std::thread::sleep(std::time::Duration::from_millis(10));

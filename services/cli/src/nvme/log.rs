@@ -6,7 +6,7 @@ use ashlar_initiator::{Controller, HostError};
 use ashlar_nvme::admin::GetLogPageCommand;
 use ashlar_nvme::identify::IdentifyController;
 use ashlar_nvme::identify::NamespaceList;
-use ashlar_nvme::log::ana::{AnaGroups, AnaLogHeader, ana_log_bytes};
+use ashlar_nvme::log::ana::{AnaGroups, AnaLogHeader};
 use ashlar_nvme::log::effects::CommandEffects;
 use ashlar_nvme::log::smart::critical_warning;
 use ashlar_nvme::log::supported::LogSupport;
@@ -25,8 +25,15 @@ use crate::connect::{Doing, HostArgs};
 use crate::exit::{Failure, Outcome};
 use crate::output::{self, Column, Format};
 
-/// Largest ANA log that is asked for: one group for each of 65536 namespaces and more.
-const ANA_BYTES_MAX: u64 = 4 << 20;
+/// Largest ANA log that is read: one group for each of 65536 namespaces and more.
+const ANA_BYTES_MAX: usize = 4 << 20;
+
+/// The ANA log is read in pieces of this size: how long it is only its content says, and an offset beyond its end is
+/// an error (NVMe Base 2.0 §5.16). A multiple of a dword.
+const ANA_PIECE_BYTES: u64 = 32 << 10;
+
+/// How often an ANA log that changed while it was read in pieces is read again.
+const ANA_ATTEMPTS: u32 = 5;
 
 /// The pages that are decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -93,17 +100,10 @@ impl Page {
             Page::Firmware => FirmwareSlotLog::SIZE as u64,
             Page::ChangedNs => NamespaceList::SIZE as u64,
             Page::Effects => CommandsEffectsLog::SIZE as u64,
-            Page::Ana => {
-                let namespaces = match controller.mnan.get() {
-                    0 => controller.nn.get(),
-                    mnan => mnan,
-                };
-                let groups = u64::from(controller.nanagrpid.get());
-                ana_log_bytes(groups, namespaces.into()).min(ANA_BYTES_MAX)
-            }
+            Page::Ana => ANA_PIECE_BYTES,
             Page::Supported | Page::Discovery => SupportedLogPages::SIZE as u64,
         };
-        // At most ANA_BYTES_MAX; Get Log Page counts dwords.
+        // At most 16 KiB of error entries; Get Log Page counts dwords.
         (bytes as u32).next_multiple_of(4)
     }
 }
@@ -123,6 +123,9 @@ pub(crate) fn run(args: &LogArgs, format: Format) -> Outcome {
     let doing = Doing::new(format!("reading log page {:02x}h of {subsystem}", page.id().code()));
     let log = ask(&args.host, &subsystem, move |controller: Rc<Controller>| async move {
         let fail = |error: HostError| doing.failed(&error);
+        if page == Page::Ana {
+            return read_ana(&controller, nsid).await.map_err(fail);
+        }
         let identify = controller.identify_controller().await.map_err(fail)?;
         let command = GetLogPageCommand::new(page.id(), 0, page.bytes(&identify));
         controller.log_page(command, nsid).await.map_err(fail)
@@ -132,6 +135,34 @@ pub(crate) fn run(args: &LogArgs, format: Format) -> Outcome {
         Format::Table => output::print(&shown.table),
         Format::Json => output::print_json(&shown.json),
     }
+}
+
+/// Reads the ANA log until all groups that its header counts are there.
+async fn read_ana(controller: &Controller, nsid: Nsid) -> Result<Vec<u8>, HostError> {
+    let piece = async |offset: u64| {
+        let command = GetLogPageCommand::new(LogId::Ana, offset, ANA_PIECE_BYTES as u32);
+        controller.log_page(command, nsid).await
+    };
+    let mut log = Vec::new();
+    for _ in 0..ANA_ATTEMPTS {
+        log.clear();
+        while !ana_is_whole(&log) && log.len() < ANA_BYTES_MAX {
+            log.extend(piece(log.len() as u64).await?);
+        }
+        if log.len() as u64 == ANA_PIECE_BYTES || change_count(&piece(0).await?) == change_count(&log) {
+            break;
+        }
+    }
+    Ok(log)
+}
+
+fn change_count(log: &[u8]) -> Option<u64> {
+    AnaLogHeader::ref_from(log).ok().map(|header| header.chgcnt.get())
+}
+
+fn ana_is_whole(log: &[u8]) -> bool {
+    let Ok(header) = AnaLogHeader::ref_from(log) else { return false };
+    AnaGroups::new(log).is_ok_and(|groups| groups.count() == usize::from(header.ngrps.get()))
 }
 
 fn show(page: Page, log: &[u8]) -> Outcome<Shown> {

@@ -284,9 +284,8 @@ fn connect_queues(host: &Host, plan: &Plan, ticket: &Ticket, cores: usize) -> Ou
             let mut disabled = true;
             for (index, plan) in plans {
                 let doing = Doing::new(format!("connecting I/O queue {}", plan.qid));
-                let queue = IoQueue::connect(&ticket, Qid(plan.qid))
-                    .await
-                    .map_err(|error| doing.failed(&error))?;
+                let queue =
+                    IoQueue::connect(&ticket, Qid(plan.qid)).await.map_err(|error| doing.failed(&error))?;
                 disabled &= queue.flow_control_is_disabled();
                 KEPT.with_borrow_mut(|kept| kept.queues.push(Ready { queue, index, plan }));
             }
