@@ -127,6 +127,15 @@ fn the_generation_changes_only_with_what_this_host_sees() {
 }
 
 #[test]
+fn another_content_is_another_generation_whatever_the_revision() {
+    let fixture = Fixture::discovery(inventory([subsystem(SUBSYSTEM, [])], 7));
+    fixture.change(&inventory([], 7));
+    assert_eq!(read(&fixture).generation, 8);
+    fixture.change(&inventory([subsystem(SUBSYSTEM, [])], 3));
+    assert_eq!(read(&fixture).generation, 9);
+}
+
+#[test]
 fn a_change_between_two_pieces_is_seen_in_the_header() {
     let fixture = Fixture::discovery(inventory([subsystem(SUBSYSTEM, [])], 1));
     let piece = |offset, len, rae| {
