@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use ashlar_reactor::{Instant, sleep, sleep_until};
+use ashlar_reactor::{Instant, sleep_until};
 
 use crate::backend::OpenBackend;
 use crate::limits::{LATENESS_MAX, RECEIVE_PROGRESS, SEND_PROGRESS};
@@ -36,27 +36,32 @@ pub(crate) async fn watch<F: OpenBackend>(state: Rc<CoreState<F>>) {
             let _ = first(state.changed.notified(), ashlar_reactor::stop_requested()).await;
             continue;
         }
-        let due = ashlar_reactor::now() + PERIOD;
-        sleep_until(due).await;
-        let now = ashlar_reactor::now();
-        // Timers are looked at before input of the same turn, so what waited meanwhile has not started
-        // (PROTOCOL R9).
-        if now.since(due) > LATENESS_MAX {
-            tracing::warn!(core = %state.id, late_ms = now.since(due).as_millis(), "core ran too late: its host connections are closed");
-            state.close_all(Reason::CoreLate);
-        }
+        state.watched_sleep(PERIOD).await;
         looks += 1;
         if looks >= SLOW {
             looks = 0;
-            state.look_at_queues(now);
+            state.look_at_queues(ashlar_reactor::now());
             // What arrived before this turn is taken in first (NVME N7).
-            sleep(TURN).await;
+            state.watched_sleep(TURN).await;
             state.look_at_associations(ashlar_reactor::now());
         }
     }
 }
 
 impl<F: OpenBackend> CoreState<F> {
+    /// Sleeps, and closes all host connections if the core woke too late. Timers are looked at before input of the
+    /// same turn, so what waited meanwhile has not started (PROTOCOL R9).
+    async fn watched_sleep(&self, time: Duration) {
+        let due = ashlar_reactor::now() + time;
+        sleep_until(due).await;
+        let late = ashlar_reactor::now().since(due);
+        if late > LATENESS_MAX {
+            let late_ms = late.as_millis();
+            tracing::warn!(core = %self.id, late_ms, "core ran too late: its host connections are closed");
+            self.close_all(Reason::CoreLate);
+        }
+    }
+
     fn look_at_queues(&self, now: Instant) {
         let queues: Vec<_> = self.queues.borrow().clone();
         for queue in queues.iter().filter(|queue| !queue.is_closed()) {
