@@ -3,7 +3,6 @@
 use ashlar_nvme::Status;
 
 use super::check::{Action, Request};
-use super::counters::{CommandKind, Took};
 use super::{DataPort, NamespaceCore, WriteCache, clear, compare};
 use crate::backend::{Backend, BackendError, ByteRange, Durability};
 use crate::limits::SLICE_BYTES;
@@ -19,10 +18,6 @@ pub async fn execute<B: Backend, P: DataPort>(
     port: &P,
     cache: WriteCache,
 ) -> Status {
-    let counters = namespace.counters();
-    let running = counters.started();
-    let took = Took::start();
-    let kind = kind(request.action);
     let outcome = if request.range.end() > namespace.bytes() {
         // It shrank since the command was checked.
         Err(Status::LBA_OUT_OF_RANGE)
@@ -34,22 +29,7 @@ pub async fn execute<B: Backend, P: DataPort>(
         // Boxed, so that the common commands' future stays small.
         Box::pin(rarer(namespace, request, port, cache)).await
     };
-    drop(running);
-    let status = outcome.err().unwrap_or(Status::SUCCESS);
-    counters.ended(kind, request.range.len, took, status);
-    status
-}
-
-const fn kind(action: Action) -> CommandKind {
-    match action {
-        Action::Read => CommandKind::Read,
-        Action::Write => CommandKind::Write,
-        Action::Flush => CommandKind::Flush,
-        Action::Compare => CommandKind::Compare,
-        Action::Verify => CommandKind::Verify,
-        Action::WriteZeroes { .. } => CommandKind::WriteZeroes,
-        Action::DatasetManagement { .. } => CommandKind::DatasetManagement,
-    }
+    outcome.err().unwrap_or(Status::SUCCESS)
 }
 
 async fn rarer<B: Backend, P: DataPort>(

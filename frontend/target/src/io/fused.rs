@@ -7,7 +7,6 @@ use ashlar_reactor::spawn_join;
 
 use super::check::{Request, check};
 use super::compare::equal;
-use super::counters::{CommandKind, Took};
 use super::execute::durability;
 use super::{DataPort, NamespaceCore, WriteCache, gate};
 use crate::backend::{Backend, WriteData};
@@ -71,22 +70,7 @@ pub async fn execute_fused<B: Backend, P: DataPort>(
     write_port: &P,
     cache: WriteCache,
 ) -> (Status, Status) {
-    Box::pin(count_fused(namespace, request, compare_port, write_port, cache)).await
-}
-
-async fn count_fused<B: Backend, P: DataPort>(
-    namespace: &NamespaceCore<B>,
-    request: &FusedRequest,
-    compare_port: &P,
-    write_port: &P,
-    cache: WriteCache,
-) -> (Status, Status) {
-    let (running, took) = (namespace.counters().started(), Took::start());
-    let statuses = fetch_and_run(namespace, request, compare_port, write_port, cache).await;
-    drop(running);
-    let failure = if statuses.0.is_success() { statuses.1 } else { statuses.0 };
-    namespace.counters().ended(CommandKind::CompareAndWrite, request.write.range.len, took, failure);
-    statuses
+    Box::pin(fetch_and_run(namespace, request, compare_port, write_port, cache)).await
 }
 
 async fn fetch_and_run<B: Backend, P: DataPort>(

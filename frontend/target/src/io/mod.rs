@@ -14,7 +14,6 @@
 //! | `clear` | Write Zeroes, Dataset Management |
 //! | `fused` | Compare-and-Write, and finding pairs |
 //! | `gate` | how a fused pair keeps other writes out, on all cores |
-//! | `counters` | what is counted per namespace and core |
 
 use std::future::Future;
 
@@ -25,14 +24,12 @@ use crate::backend::{ReadData, WriteData};
 mod check;
 mod clear;
 mod compare;
-mod counters;
 mod execute;
 mod fused;
 mod gate;
 mod namespace;
 
 pub use check::{Addressee, Request, Transfer, absent_namespace, addressee, check};
-pub use counters::{CommandKind, LATENCY_BUCKETS, NamespaceCounters, NamespaceCounts, latency_limit_ns};
 pub use execute::execute;
 pub use fused::{ATOMIC_BYTES, Arrival, FusedRequest, Pairing, check_fused, execute_fused};
 pub use namespace::{NamespaceCore, SharedNamespace};

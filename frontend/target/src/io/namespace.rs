@@ -8,7 +8,6 @@ use std::sync::Arc;
 use ashlar_nvme::Nsid;
 use ashlar_reactor::CoreId;
 
-use super::counters::{NamespaceCounters, NamespaceCounts};
 use super::gate::{self, Gate, GateId};
 use crate::backend::{Backend, BackendError, OpenBackend};
 use crate::inventory::Namespace;
@@ -18,24 +17,18 @@ use crate::inventory::Namespace;
 pub struct SharedNamespace<O> {
     opener: O,
     gate: GateId,
-    counters: Arc<[NamespaceCounters]>,
+    cores: usize,
 }
 
 impl<O: OpenBackend> SharedNamespace<O> {
     /// A namespace behind `opener`, to be opened on `cores` cores.
     pub fn new(opener: O, cores: usize) -> Arc<Self> {
-        let counters = (0..cores.max(1)).map(|_| NamespaceCounters::default()).collect();
-        Arc::new(Self { opener, gate: GateId::unique(), counters })
+        Arc::new(Self { opener, gate: GateId::unique(), cores: cores.max(1) })
     }
 
     /// What opens the backend.
     pub fn opener(&self) -> &O {
         &self.opener
-    }
-
-    /// What one core has done so far, from any thread; nothing for a core that does not exist.
-    pub fn counts(&self, core: CoreId) -> NamespaceCounts {
-        self.counters.get(core.index()).map(NamespaceCounters::snapshot).unwrap_or_default()
     }
 
     /// Opens it on the current core, which is `core`.
@@ -44,7 +37,7 @@ impl<O: OpenBackend> SharedNamespace<O> {
         core: CoreId,
         namespace: Arc<Namespace>,
     ) -> Result<NamespaceCore<O::Backend>, BackendError> {
-        if core.index() >= self.counters.len() {
+        if core.index() >= self.cores {
             return Err(BackendError::NotReady);
         }
         let backend = self.opener.open(core).await?;
@@ -54,8 +47,7 @@ impl<O: OpenBackend> SharedNamespace<O> {
             gate: gate::local(self.gate),
             gate_id: self.gate,
             core,
-            cores: self.counters.len(),
-            counters: Arc::clone(&self.counters),
+            cores: self.cores,
         };
         Ok(NamespaceCore { inner: Rc::new(inner) })
     }
@@ -86,7 +78,6 @@ struct Inner<B> {
     gate_id: GateId,
     core: CoreId,
     cores: usize,
-    counters: Arc<[NamespaceCounters]>,
 }
 
 impl<B> Drop for Inner<B> {
@@ -129,11 +120,6 @@ impl<B: Backend> NamespaceCore<B> {
         let Nsid(nsid) = self.inner.namespace.borrow().nsid;
         // Core numbers have 16 bits.
         CoreId((nsid as usize % self.inner.cores) as u16)
-    }
-
-    pub(super) fn counters(&self) -> &NamespaceCounters {
-        // `open` refused a core without counters.
-        &self.inner.counters[self.inner.core.index()]
     }
 
     pub(super) fn bytes(&self) -> u64 {

@@ -1,11 +1,17 @@
 //! Compare-and-Write against itself and against ordinary writes, from two cores.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use ashlar_nvme::Status;
 use ashlar_nvme::opcode::NvmOpcode;
-use ashlar_reactor::spawn_join;
-use ashlar_target::backends::AnyBackend;
+use ashlar_reactor::{CoreId, spawn_join, yield_now};
+use ashlar_target::backend::{
+    Backend, BackendError, BackendInfo, ByteRange, Clear, Durability, OpenBackend, ReadData, WriteData,
+};
+use ashlar_target::backends::memory::{Memory, MemoryOpener};
 use ashlar_target::inventory::LbaSize;
-use ashlar_target::io::{CommandKind, NamespaceCore, WriteCache};
+use ashlar_target::io::{NamespaceCore, SharedNamespace, WriteCache};
 
 use crate::world::{World, memory, pair, perform, perform_fused, ranged};
 
@@ -22,7 +28,7 @@ fn number(bytes: &[u8], index: usize) -> u64 {
     u64::from_le_bytes(bytes[index * 8..][..8].try_into().expect("eight bytes"))
 }
 
-async fn read(namespace: &NamespaceCore<AnyBackend>, slba: u64) -> Vec<u8> {
+async fn read<B: Backend>(namespace: &NamespaceCore<B>, slba: u64) -> Vec<u8> {
     let (status, bytes) =
         perform(namespace, &ranged(NvmOpcode::Read, slba, 1, BLOCK), Vec::new(), WriteCache::Enabled).await;
     assert_eq!(status, Status::SUCCESS);
@@ -30,7 +36,7 @@ async fn read(namespace: &NamespaceCore<AnyBackend>, slba: u64) -> Vec<u8> {
 }
 
 /// Adds one to the second number of a block by Compare-and-Write, as often as it takes.
-async fn increment(namespace: &NamespaceCore<AnyBackend>, slba: u64) {
+async fn increment<B: Backend>(namespace: &NamespaceCore<B>, slba: u64) {
     loop {
         let present = read(namespace, slba).await;
         let new = block(number(&present, 0), number(&present, 1) + 1);
@@ -74,37 +80,110 @@ fn increments_by_compare_and_write_from_two_cores_are_all_kept() {
     }
     let last = world.run(0, |namespace| async move { read(&namespace, 300).await });
     assert_eq!(number(&last, 1), 2 * TASKS * EACH);
-    let mut counts = world.shared().counts(ashlar_reactor::CoreId(0));
-    counts.add(&world.shared().counts(ashlar_reactor::CoreId(1)));
-    assert!(counts.operations[CommandKind::CompareAndWrite as usize] >= 2 * TASKS * EACH);
-    assert_eq!(counts.in_flight, 0);
 }
 
-#[test]
-fn a_write_between_compare_and_write_is_never_undone() {
-    const WRITES: u64 = 400;
-    let world = World::start(2, &memory(4 << 20), LbaSize::B4096);
-    // The block belongs to the writing core, so its writes fall between the other core's messages.
-    let writer = world.begin(0, |namespace| async move {
+/// Memory that is slow to say what it has read, so that there is time between compare and write.
+struct SlowOpener(MemoryOpener);
+struct Slow(Memory);
+
+impl OpenBackend for SlowOpener {
+    type Backend = Slow;
+
+    fn info(&self) -> BackendInfo {
+        self.0.info()
+    }
+
+    async fn open(&self, core: CoreId) -> Result<Slow, BackendError> {
+        self.0.open(core).await.map(Slow)
+    }
+}
+
+impl Backend for Slow {
+    async fn read(&self, range: ByteRange) -> Result<ReadData, BackendError> {
+        let data = self.0.read(range).await;
+        for _ in 0..20 {
+            yield_now().await;
+        }
+        data
+    }
+
+    async fn write(
+        &self,
+        range: ByteRange,
+        data: WriteData,
+        durability: Durability,
+    ) -> Result<(), BackendError> {
+        self.0.write(range, data, durability).await
+    }
+
+    async fn flush(&self) -> Result<(), BackendError> {
+        self.0.flush().await
+    }
+
+    async fn clear(&self, range: ByteRange, how: Clear, durability: Durability) -> Result<(), BackendError> {
+        self.0.clear(range, how, durability).await
+    }
+}
+
+/// Numbered writes on one core, pairs that keep the number on another: the number never goes back.
+fn numbers_never_go_back(cores: u16, writing: u16, pairing: u16) {
+    const WRITES: u64 = 100;
+    // Longer than a pair with its two slow reads, so that pairs also succeed.
+    const PAUSE: usize = 100;
+    let world = World::start(cores, &memory(4 << 20), LbaSize::B4096);
+    let slow = SlowOpener(MemoryOpener::new(4 << 20, None, usize::from(cores)));
+    let shared = SharedNamespace::new(slow, usize::from(cores));
+    let described = Arc::new(world.describe(1024));
+    let opened = |core| {
+        let (shared, described) = (Arc::clone(&shared), Arc::clone(&described));
+        async move { shared.open(CoreId(core), described).await.expect("it opens") }
+    };
+    let written = Arc::new(AtomicU64::new(0));
+    let (opening, done) = (opened(writing), Arc::clone(&written));
+    let writer = world.begin(writing, move |_| async move {
+        let namespace = opening.await;
         for stamp in 1..=WRITES {
             let write = ranged(NvmOpcode::Write, 5, 1, BLOCK);
             let (status, _) = perform(&namespace, &write, block(stamp, 0), WriteCache::Enabled).await;
             assert_eq!(status, Status::SUCCESS);
-            assert_eq!(
-                number(&read(&namespace, 5).await, 0),
-                stamp,
-                "a pair put back what was written before"
-            );
-            ashlar_reactor::yield_now().await;
+            done.store(stamp, Ordering::SeqCst);
+            for _ in 0..PAUSE {
+                yield_now().await;
+            }
         }
     });
-    let incrementer = world.begin(1, |namespace| async move {
-        while number(&read(&namespace, 5).await, 0) < WRITES {
-            increment(&namespace, 5).await;
+    let opening = opened(pairing);
+    let pairs = world.begin(pairing, move |_| async move {
+        let namespace = opening.await;
+        let mut succeeded = 0;
+        loop {
+            let before = written.load(Ordering::SeqCst);
+            let found = number(&read(&namespace, 5).await, 0);
+            assert!(found >= before, "write {before} was undone: {found} is there");
+            if before == WRITES && succeeded > 0 {
+                return;
+            }
+            let request = pair(&namespace, 5, 1).expect("one block is within the unit");
+            let (old, new) = (block(found, 0), block(found, 0));
+            let statuses = perform_fused(&namespace, &request, old, new).await;
+            match statuses.0 {
+                Status::SUCCESS => succeeded += 1,
+                failure => assert_eq!(failure, Status::COMPARE_FAILURE),
+            }
         }
     });
     writer.wait().expect("the core answers");
-    incrementer.wait().expect("the core answers");
+    pairs.wait().expect("the core answers");
+}
+
+#[test]
+fn a_write_of_another_core_between_compare_and_write_is_never_undone() {
+    numbers_never_go_back(2, 0, 1);
+}
+
+#[test]
+fn a_write_of_the_same_core_between_compare_and_write_is_never_undone() {
+    numbers_never_go_back(1, 0, 0);
 }
 
 #[test]

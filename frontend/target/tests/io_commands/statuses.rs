@@ -8,7 +8,7 @@ use ashlar_nvme::Status;
 use ashlar_nvme::nvm::{DsmAttributes, DsmCommand};
 use ashlar_nvme::opcode::NvmOpcode;
 use ashlar_nvme::sgl::DataPointer;
-use ashlar_reactor::{CoreId, spawn_join, yield_now};
+use ashlar_reactor::{spawn_join, yield_now};
 use ashlar_target::backends::BackendSource;
 use ashlar_target::inventory::LbaSize;
 use ashlar_target::io::{WriteCache, check, execute, execute_fused};
@@ -118,11 +118,6 @@ fn what_the_transport_could_not_move_is_not_executed() {
     assert_eq!(data, filled(0, 32));
     let (_, data) = world.command(0, ranged(NvmOpcode::Read, 100, 1, BLOCK), Vec::new());
     assert_eq!(data, filled(0, 1));
-    let errors = world.shared().counts(CoreId(0)).errors;
-    assert_eq!(
-        errors,
-        [(Some(Status::TRANSIENT_TRANSPORT_ERROR.code()), 1), (Some(Status::ABORTED_FAILED_FUSED.code()), 1)]
-    );
 }
 
 #[test]
@@ -175,5 +170,5 @@ fn the_future_of_a_command_stays_small() {
         future.await;
         bytes
     });
-    assert!(bytes <= 1024, "{bytes} bytes");
+    assert!(bytes <= 640, "{bytes} bytes");
 }

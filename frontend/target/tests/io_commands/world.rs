@@ -11,7 +11,7 @@ use ashlar_nvme::opcode::NvmOpcode;
 use ashlar_nvme::sgl::DataPointer;
 use ashlar_nvme::{CommandId, Lba, Nsid, Status, Wire};
 use ashlar_reactor::{BufferCounts, CoreId, Cores, CoresConfig, IoBuf, yield_now};
-use ashlar_target::backend::{BackendInfo, Deallocated, OpenBackend, ReadData, WriteData};
+use ashlar_target::backend::{Backend, BackendInfo, Deallocated, OpenBackend, ReadData, WriteData};
 use ashlar_target::backends::{AnyBackend, AnyOpener, BackendSource, PrepareError};
 use ashlar_target::inventory::{AnaState, LbaSize, Namespace};
 use ashlar_target::io::{
@@ -88,8 +88,8 @@ impl DataPort for Port {
 }
 
 /// Checks and executes a command on the current core.
-pub(crate) async fn perform(
-    namespace: &NamespaceCore<AnyBackend>,
+pub(crate) async fn perform<B: Backend>(
+    namespace: &NamespaceCore<B>,
     sqe: &Sqe,
     data: Vec<u8>,
     cache: WriteCache,
@@ -116,8 +116,8 @@ pub(crate) async fn perform(
 }
 
 /// Checks and executes a pair on the current core.
-pub(crate) async fn perform_fused(
-    namespace: &NamespaceCore<AnyBackend>,
+pub(crate) async fn perform_fused<B: Backend>(
+    namespace: &NamespaceCore<B>,
     request: &FusedRequest,
     expected: Vec<u8>,
     new: Vec<u8>,
@@ -127,8 +127,8 @@ pub(crate) async fn perform_fused(
 }
 
 /// A Compare and a Write of the same blocks, checked.
-pub(crate) fn pair(
-    namespace: &NamespaceCore<AnyBackend>,
+pub(crate) fn pair<B: Backend>(
+    namespace: &NamespaceCore<B>,
     slba: u64,
     nlb: u32,
 ) -> Result<FusedRequest, (Status, Status)> {
