@@ -29,7 +29,8 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, cores: &[CoreSnapshot]
     let named: Vec<(String, &CoreSnapshot)> =
         cores.iter().enumerate().map(|(core, snapshot)| (core.to_string(), snapshot)).collect();
     counters(encoder, &TIME, named.iter().flat_map(|(core, snapshot)| time(core, snapshot)))?;
-    let each: [(&Name, fn(&CoreCounters) -> u64); 5] = [
+    type Value = fn(&CoreCounters) -> u64;
+    let each: [(&Name, Value); 5] = [
         (&TURNS, |counters| counters.turns),
         (&SYSCALLS, |counters| counters.enters),
         (&SUBMISSIONS, |counters| counters.submissions),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use ashlar_nvme::Status;
 use ashlar_target::inventory::Inventory;
 use ashlar_target::target::{Counts, NamespaceMetrics, Operation};
 use prometheus_client::encoding::DescriptorEncoder;
@@ -83,11 +84,16 @@ fn encode_errors(encoder: &mut DescriptorEncoder<'_>, namespaces: &[Named<'_>]) 
     let mut errors = Vec::new();
     for namespace in namespaces {
         for (labels, counted) in namespace.per_core(|counts| &counts.errors) {
-            errors.extend(counted.iter().map(|(status, count)| (labels, status.to_string(), *count)));
+            errors.extend(counted.iter().map(|(status, count)| (labels, name_of(*status), *count)));
         }
     }
     let labelled = errors.iter().map(|(labels, status, count)| (with(*labels, ("status", status)), *count));
     counters(encoder, &ERRORS, labelled)
+}
+
+/// A status as I/O commands mean it; Fabrics gives some codes another meaning.
+fn name_of(status: Status) -> String {
+    status.name().map_or_else(|| status.to_string(), str::to_owned)
 }
 
 fn encode_sizes(encoder: &mut DescriptorEncoder<'_>, inventory: &Inventory) -> Result<(), fmt::Error> {

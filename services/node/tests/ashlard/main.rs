@@ -3,5 +3,6 @@
 mod command;
 mod daemon;
 mod exposition;
+mod hosts;
 mod page;
 mod running;
