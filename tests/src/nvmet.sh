@@ -29,5 +29,7 @@ echo ipv4 > $port/addr_adrfam
 echo 0.0.0.0 > $port/addr_traddr
 echo "$PORT" > $port/addr_trsvcid
 ln -s "$subsystem" $port/subsystems/
+# What the kernel says while the test runs belongs into the log.
+cat /proc/kmsg &
 ask ready > /dev/null
 check "nothing went wrong in the kernel" sh -c '! dmesg | grep -E "BUG|WARNING|Oops|Call Trace"'

@@ -203,9 +203,12 @@ impl Engine {
             self.transfers.pop_front();
             return false;
         };
-        let len = transfer.left.min(self.agreed.data_max).min(DATA_PDU_MAX);
-        let last = if len == transfer.left { Last::Yes } else { Last::No };
         let (cid, framing) = (CommandId(slot.cid), self.agreed.framing);
+        // Linux's target (6.1, 6.12) computes the data digest over a command's whole data, in however many PDUs
+        // it came: with digests an R2T is answered by one PDU, as Linux's host does.
+        let slice = if framing.data_digest.is_on() { u32::MAX } else { DATA_PDU_MAX };
+        let len = transfer.left.min(self.agreed.data_max).min(slice);
+        let last = if len == transfer.left { Last::Yes } else { Last::No };
         let header = H2cData::new(framing, cid, transfer.ttag, transfer.offset, len, last);
         let data = Some((payload, transfer.offset, len));
         if !put_pdu(&mut self.filling, framing, header.bytes(), data) {

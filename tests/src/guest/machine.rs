@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -46,7 +46,6 @@ pub struct Guest {
     lines: Receiver<String>,
     forwarded: BTreeMap<u16, SocketAddr>,
     log_path: PathBuf,
-    log: File,
     show: bool,
     started: Instant,
     report: Report,
@@ -140,8 +139,6 @@ impl Guest {
                     return Err(self.failed(&self.why_gone()));
                 }
             };
-            // The log is for people; a full disk must not fail the test.
-            let _ = writeln!(self.log, "{:8.3} {line}", self.started.elapsed().as_secs_f64());
             if self.show && !line.starts_with('@') {
                 println!("{line}");
             }
@@ -282,14 +279,14 @@ impl Builder {
                 message: "it has no standard streams".to_owned(),
             });
         };
+        let lines = read_lines(stdout, stderr, log).map_err(doing())?;
         Ok(Guest {
             name: self.name,
             process,
             stdin,
-            lines: read_lines(stdout, stderr),
+            lines,
             forwarded,
             log_path,
-            log,
             show: self.show,
             started: Instant::now(),
             report: Report { release: String::new(), checks: Vec::new(), lines: Vec::new() },
@@ -297,13 +294,13 @@ impl Builder {
         })
     }
 
-    fn choose_ports(&self) -> std::io::Result<BTreeMap<u16, SocketAddr>> {
+    fn choose_ports(&self) -> io::Result<BTreeMap<u16, SocketAddr>> {
         // Freed again for QEMU to take: should another process be faster, QEMU says so and the test fails.
         let listeners = self
             .forwarded
             .iter()
             .map(|port| Ok((*port, TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?)))
-            .collect::<std::io::Result<Vec<_>>>()?;
+            .collect::<io::Result<Vec<_>>>()?;
         listeners.iter().map(|(port, listener)| Ok((*port, listener.local_addr()?))).collect()
     }
 
@@ -351,23 +348,31 @@ impl Builder {
     }
 }
 
-/// Both streams' lines in the order in which they come; the channel closes when both have ended.
-fn read_lines(stdout: impl Read + Send + 'static, stderr: impl Read + Send + 'static) -> Receiver<String> {
+/// Both streams' lines in the order in which they come; the channel closes when both have ended. They are
+/// logged when they come, not when the test gets around to them.
+fn read_lines(
+    stdout: impl Read + Send + 'static,
+    stderr: impl Read + Send + 'static,
+    log: File,
+) -> io::Result<Receiver<String>> {
     let (sender, receiver) = mpsc::channel();
-    let for_errors = sender.clone();
-    thread::spawn(move || send_lines(stdout, "", &sender));
-    thread::spawn(move || send_lines(stderr, "qemu: ", &for_errors));
-    receiver
+    let (for_errors, errors_log) = (sender.clone(), log.try_clone()?);
+    thread::spawn(move || send_lines(stdout, "", log, &sender));
+    thread::spawn(move || send_lines(stderr, "qemu: ", errors_log, &for_errors));
+    Ok(receiver)
 }
 
-fn send_lines(stream: impl Read, prefix: &str, to: &mpsc::Sender<String>) {
+fn send_lines(stream: impl Read, prefix: &str, mut log: File, to: &mpsc::Sender<String>) {
+    let started = Instant::now();
     let mut stream = BufReader::new(stream);
     let mut line = Vec::new();
     while stream.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
         let text = String::from_utf8_lossy(&line);
-        if to.send(format!("{prefix}{}", text.trim_end_matches(['\r', '\n']))).is_err() {
-            return;
-        }
+        let text = format!("{prefix}{}", text.trim_end_matches(['\r', '\n']));
+        // The log is for people; a full disk must not fail the test.
+        let _ = log.write_all(format!("{:8.3} {text}\n", started.elapsed().as_secs_f64()).as_bytes());
+        // The test may have ended; what the guest still says is logged all the same.
+        let _ = to.send(text);
         line.clear();
     }
 }
