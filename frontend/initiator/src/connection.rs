@@ -13,7 +13,7 @@ use std::time::Duration;
 use ashlar_nvme::pdu::{Direction, FatalErrorStatus, HeaderError, TermReq};
 use ashlar_nvme::{Qid, Sqe};
 use ashlar_reactor::net::{Gather, Stream};
-use ashlar_reactor::{Notify, sleep, spawn, timeout};
+use ashlar_reactor::{Notify, spawn, timeout};
 
 use crate::command::Pending;
 use crate::config::HostConfig;
@@ -50,6 +50,8 @@ pub(crate) struct Connection {
     waiting: Cell<usize>,
     lost: Notify,
     closing: Cell<bool>,
+    /// The sending task has ended.
+    silent: Cell<bool>,
 }
 
 struct State {
@@ -92,6 +94,7 @@ impl Connection {
                 waiting: Cell::new(0),
                 lost: Notify::new(),
                 closing: Cell::new(false),
+                silent: Cell::new(false),
             });
             spawn(Rc::clone(&connection).send_all());
             spawn(Rc::clone(&connection).receive_all(surplus));
@@ -267,6 +270,15 @@ impl Connection {
         }
         self.lose(Loss::Closed, None);
         self.stream.shut_down();
+        self.silent.set(true);
+        self.lost.notify_all();
+    }
+
+    /// Ends once nothing more will be sent.
+    async fn until_silent(&self) {
+        while !self.silent.get() {
+            self.lost.notified().await;
+        }
     }
 
     fn deliver_drained(&self) {
@@ -363,7 +375,7 @@ impl Connection {
     }
 
     /// The connection is lost: every command ends, nothing more is taken. `last_words` are still sent.
-    pub(crate) fn lose(&self, loss: Loss, last_words: Option<Vec<u8>>) {
+    pub(crate) fn lose(self: &Rc<Self>, loss: Loss, last_words: Option<Vec<u8>>) {
         if self.loss().is_some() {
             return;
         }
@@ -378,10 +390,11 @@ impl Connection {
         }
         tracing::debug!(qid = %self.qid, cause = %loss, "queue ended");
         if last_words.is_some() {
-            let stream = self.stream.clone();
+            let connection = Rc::clone(self);
             spawn(async move {
-                sleep(LAST_WORDS).await;
-                stream.shut_down();
+                if timeout(LAST_WORDS, connection.until_silent()).await.is_err() {
+                    connection.stream.shut_down();
+                }
             });
         } else {
             self.stream.shut_down();
@@ -457,7 +470,7 @@ pub(crate) async fn watch(connection: Rc<Connection>, limit: Duration) {
 
 /// Awaits `future`, at most `limit`; the queue is lost if it takes longer.
 pub(crate) async fn limited<T>(
-    connection: &Connection,
+    connection: &Rc<Connection>,
     limit: Duration,
     what: &'static str,
     future: impl Future<Output = Result<T, HostError>>,
