@@ -3,8 +3,8 @@
 use super::source::{QUOTED, Source, block_end, line_of, words};
 use super::{Finding, Rule};
 
-/// Two files side by side on a wide screen; `rustfmt.toml` says the same.
-const LINE_COLUMNS_MAX: usize = 110;
+/// Two files side by side on a wide screen. rustfmt keeps code within 110; comments and strings it cannot wrap.
+const LINE_COLUMNS_MAX: usize = 120;
 /// Past this, a file holds a second idea.
 const FILE_LINES_MAX: usize = 800;
 /// Two screens.
