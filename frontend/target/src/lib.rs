@@ -3,7 +3,7 @@
 //! | module | what | runs on |
 //! |---|---|---|
 //! | [`backend`] | the trait behind every namespace, with its data types | data core |
-//! | [`inventory`] | what is served, to whom: subsystems, namespaces, hosts, portals | everywhere, immutable |
+//! | [`inventory`] | what is served, to whom | everywhere, immutable |
 //! | [`controller`] | a controller's state machine and all admin commands; no sockets | owner core |
 //! | [`io`] | execution of I/O commands against a backend | data core |
 //! | [`backends`] | what can stand behind a namespace: null, memory, raw | data core |

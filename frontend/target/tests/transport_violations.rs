@@ -57,8 +57,8 @@ fn each_wrong_field_of_a_command_capsule_is_named() {
     let mut witness = host.io(1, 31, 0);
     let plain = |io: &Wire| io.capsule(&flush(1), &[]);
     let with_data = |io: &Wire| io.capsule(&rw(1, 1, 0, 1, Sgl::Capsule(512)), &[0; 512]);
-    type Make<'a> = &'a dyn Fn(&Wire) -> Vec<u8>;
-    let cases: [(Make<'_>, usize, u8, (u16, u32), &str); 11] = [
+    type Case<'a> = (&'a dyn Fn(&Wire) -> Vec<u8>, usize, u8, (u16, u32), &'a str);
+    let cases: [Case<'_>; 11] = [
         (&plain, 0, 0x05, (INVALID_FIELD, 0), "a response from the host"),
         (&plain, 0, 0x08, (INVALID_FIELD, 0), "an undefined type"),
         (&plain, 0, 0x00, (SEQUENCE, 0), "ICReq once more"),
@@ -76,6 +76,7 @@ fn each_wrong_field_of_a_command_capsule_is_named() {
         let mut io = host.io(2, 31, 0);
         let bytes = changed(&make(&io), at, value);
         expect_fatal(&mut io, &bytes, fatal, what);
+        drop(io);
         rig::eventually("the queue id is free again", || rig.target.metrics().connections == 2);
     }
     assert_eq!(witness.command(&flush(1), &[]).status(), 0, "other queues go on");
@@ -113,6 +114,7 @@ fn each_wrong_field_of_h2c_data_is_named() {
         assert_eq!((r2t.kind, r2t.offset(), r2t.length()), (9, 0, 1024), "R2T");
         let bytes = make(&io, r2t.ttag());
         expect_fatal(&mut io, &bytes, fatal, what);
+        drop(io);
         rig::eventually("the queue id is free again", || rig.target.metrics().connections == 1);
     }
     assert_eq!(rig.disk.writes(), 0, "nothing was written");
@@ -181,6 +183,7 @@ fn a_termination_request_from_the_host_ends_its_connection() {
         bytes.resize(24 + echoed, 0);
         io.send(&bytes);
         io.expect_end();
+        drop(io);
         rig::eventually("the queue id is free again", || rig.target.metrics().connections == 1);
     }
     drop(host);

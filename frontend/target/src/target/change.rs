@@ -110,7 +110,7 @@ pub enum ChangeError {
     },
     /// The size does not fit.
     #[error(
-        "namespace {nsid} of {blocks} blocks of {lba} bytes does not fit into its backend of {backend} bytes, or is empty"
+        "namespace {nsid} of {blocks} blocks of {lba} bytes is empty or does not fit into its {backend} bytes"
     )]
     BadSize {
         /// The namespace.

@@ -12,7 +12,7 @@ use crate::backend::{OpenBackend, ReadData};
 use crate::controller::{AdminReply, Controller, PropertyEffect};
 use crate::io::DataPort;
 use crate::limits::{ADMIN_IN_CAPSULE_BYTES, SLICE_BYTES};
-use crate::transport::host_data::{Answered, HostData};
+use crate::transport::host_data::{Answered, HostData, data_pointer};
 use crate::transport::queue::{Arrived, Queue, Reason};
 use crate::transport::transfers::DigestCheck;
 
@@ -84,7 +84,7 @@ async fn execute<F: OpenBackend>(controller: Rc<Controller>, arrived: Arrived<F>
     if capsule.digest == DigestCheck::Failed {
         return running.respond(|cid, sqhd| Cqe::new(cid, sqhd, Status::TRANSIENT_TRANSPORT_ERROR)).await;
     }
-    let pointer = match DataPointer::parse(&sqe, capsule.bytes.len()) {
+    let pointer = match data_pointer(&sqe, capsule.bytes.len()) {
         Ok(pointer) => pointer,
         Err(status) => return running.respond(move |cid, sqhd| Cqe::new(cid, sqhd, status)).await,
     };

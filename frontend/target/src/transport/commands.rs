@@ -12,7 +12,7 @@ use crate::controller::WriteCache as ControllerCache;
 use crate::io::{self, Addressee, Arrival, FusedRequest, Pairing, Request, Transfer, WriteCache};
 use crate::target::core_state::{Served, Use};
 use crate::target::metrics::Operation;
-use crate::transport::host_data::{Answered, CapsuleBytes, CapsuleData, HostData};
+use crate::transport::host_data::{Answered, CapsuleBytes, CapsuleData, HostData, data_pointer};
 use crate::transport::queue::{Arrived, FirstHalf, Queue, Running};
 use crate::transport::transfers::DigestCheck;
 
@@ -40,7 +40,7 @@ impl<F: OpenBackend> Queue<F> {
         if capsule.digest == DigestCheck::Failed {
             return Err(Refused::Status(Status::TRANSIENT_TRANSPORT_ERROR));
         }
-        let pointer = DataPointer::parse(sqe, capsule.bytes.len())?;
+        let pointer = data_pointer(sqe, capsule.bytes.len())?;
         let nsid = match io::addressee(sqe)? {
             Addressee::One(nsid) => nsid,
             Addressee::All => return Err(Refused::EveryNamespace),
@@ -152,8 +152,8 @@ fn check_pair<F: OpenBackend>(
         }
     }
     let pointers = (
-        DataPointer::parse(&first.sqe, first.capsule.bytes.len()).map_err(one)?,
-        DataPointer::parse(&second.sqe, second.capsule.bytes.len()).map_err(two)?,
+        data_pointer(&first.sqe, first.capsule.bytes.len()).map_err(one)?,
+        data_pointer(&second.sqe, second.capsule.bytes.len()).map_err(two)?,
     );
     let served = queue.served(first.sqe.namespace()).map_err(one)?;
     let halves = ((&first.sqe, pointers.0.len()), (&second.sqe, pointers.1.len()));

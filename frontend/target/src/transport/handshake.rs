@@ -214,8 +214,8 @@ pub(crate) async fn part(stream: &Stream, unwelcome: Unwelcome) {
     stream.shut_down();
 }
 
-/// Lets the peer read to the end and throws its input away until it has closed, too: closing with input unread
-/// would take what was sent from the peer.
+/// Lets the peer read to the end and throws its input away until it has closed, too: closing with input
+/// unread would take what was sent from the peer.
 pub(crate) async fn linger(stream: &Stream) {
     stream.finish_sending();
     while let Ok(Some(received)) = stream.receive().await {

@@ -3,9 +3,11 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use ashlar_nvme::command::Psdt;
+use ashlar_nvme::opcode::DataDirection;
 use ashlar_nvme::pdu::data::Last;
 use ashlar_nvme::sgl::DataPointer;
-use ashlar_nvme::{CommandId, Status};
+use ashlar_nvme::{CommandId, Sqe, Status};
 use ashlar_reactor::IoBuf;
 use ashlar_reactor::net::Received;
 
@@ -46,6 +48,15 @@ pub(crate) struct CapsuleData {
 impl CapsuleData {
     pub(crate) const NONE: CapsuleData =
         CapsuleData { bytes: CapsuleBytes::None, digest: DigestCheck::Passed };
+}
+
+/// Where a command's data is. A command without data may leave its descriptor empty.
+pub(crate) fn data_pointer(sqe: &Sqe, capsule_bytes: u32) -> Result<DataPointer, Status> {
+    let without_data = DataDirection::of(sqe.opcode) == DataDirection::None;
+    if without_data && sqe.dptr.length.get() == 0 && sqe.psdt()? != Psdt::Prp {
+        return Ok(DataPointer::None);
+    }
+    DataPointer::parse(sqe, capsule_bytes)
 }
 
 /// Whether the data PDUs have answered the command.

@@ -161,7 +161,8 @@ fn open_admin<F: OpenBackend>(
         terms,
         stream: Stream::from_fd(fd),
     });
-    tracing::info!(controller = %cntlid, host = %shared.host_nqn, subsystem = %shared.subsystem, "host connected");
+    let (host, subsystem) = (&shared.host_nqn, &shared.subsystem);
+    tracing::info!(controller = %cntlid, %host, %subsystem, "host connected");
     let association = Association::new(controller, Rc::clone(&queue), places);
     state.associations.borrow_mut().insert(cntlid, Rc::clone(&association));
     start(state, &queue, &connect, surplus);

@@ -283,7 +283,8 @@ impl<F: OpenBackend> Queue<F> {
         if self.is_closed() {
             return;
         }
-        tracing::debug!(controller = %self.controller.cntlid, queue = %self.qid, %error, "host violates the protocol");
+        let (controller, queue) = (self.controller.cntlid, self.qid);
+        tracing::debug!(%controller, %queue, %error, "host violates the protocol");
         self.closed.set(Some(Reason::Violation(error)));
         self.outbox.terminate(error, offending);
         self.stop_waiting();

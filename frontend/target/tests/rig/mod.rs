@@ -110,7 +110,7 @@ pub(crate) fn nqn() -> Nqn {
 }
 
 /// Waits for a condition.
-pub(crate) fn eventually(what: &str, condition: impl Fn() -> bool) {
+pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < deadline, "still not: {what}");

@@ -184,7 +184,7 @@ impl Wire {
         assert_eq!(response.header[11] & 1 != 0, digests.header);
         assert_eq!(response.header[11] & 2 != 0, digests.data);
         let most = u32_at(&response.header, 12);
-        assert!(most >= 4096 && most % 4 == 0, "MAXH2CDATA {most}");
+        assert!(most >= 4096 && most.is_multiple_of(4), "MAXH2CDATA {most}");
         self.digests = digests;
         response
     }
