@@ -112,14 +112,6 @@ pub enum PrepareError {
         /// The size that was asked for.
         wanted: u64,
     },
-    /// Logical blocks that are smaller than what the backend can access.
-    #[error("logical blocks of {lba} bytes are not possible on sectors of {access} bytes: choose {access}")]
-    BlockSize {
-        /// The logical block size that was asked for.
-        lba: u32,
-        /// The backend's smallest unit.
-        access: u32,
-    },
 }
 
 /// Any of the backends, ready to be opened on each core.
@@ -152,15 +144,6 @@ impl AnyOpener {
                 RawOpener::prepare(path, *create_bytes, *page_cache).await.map(AnyOpener::Raw)
             }
         }
-    }
-
-    /// Whether a namespace on it can have this logical block size.
-    pub fn check_lba(&self, lba: LbaSize) -> Result<(), PrepareError> {
-        let access = self.info().access_bytes;
-        if lba.bytes() < access {
-            return Err(PrepareError::BlockSize { lba: lba.bytes(), access });
-        }
-        Ok(())
     }
 
     /// Makes room for a namespace that grows to `bytes` bytes. Handles that are open see it at once.

@@ -1,15 +1,16 @@
 //! A file or a block device through io_uring: direct I/O, registered buffers and files.
 //!
-//! Durability (NVME N16). A regular file, and a device with a volatile cache, is reported as having one: writes are
-//! durable after a flush, which is a data sync, or at once as data-sync writes. After a sync failed, nobody knows which
-//! of the writes before it are durable, and the kernel reports that only once: from then on every write, clear and
-//! flush of the namespace fails on all cores, until the process is started again and the host has seen that something
-//! happened. The same holds for a data-sync write that fails for another reason than lack of space, as it contains
-//! such a sync. Reads go on.
+//! Durability (NVME N16). A regular file, and a device with a volatile cache, is reported as having one:
+//! writes are durable after a flush, which is a data sync, or at once as data-sync writes. After a sync
+//! failed, nobody knows which of the writes before it are durable, and the kernel reports that only once:
+//! from then on every write, clear and flush of the namespace fails on all cores, until the process is
+//! started again and the host has seen that something happened. The same holds for a data-sync write that
+//! fails for another reason than lack of space, as it contains such a sync. Reads go on.
 //!
-//! Zeroes. The kernel makes ranges of files and devices read as zeroes (fallocate). Blocks of 4 KiB that a range covers
-//! in part are zeroed by plain writes, so that neighbours stay (NVME N10), and so is everything where the kernel or the
-//! device cannot do better. Discard leaves partial blocks and devices that cannot do it alone: it is a hint.
+//! Zeroes. The kernel makes ranges of files and devices read as zeroes (fallocate). Blocks of 4 KiB that a
+//! range covers in part are zeroed by plain writes, so that neighbours stay (NVME N10), and so is everything
+//! where the kernel or the device cannot do better. Discard leaves partial blocks and devices that cannot do
+//! it alone: it is a hint.
 
 use std::fmt;
 use std::fs;
@@ -32,8 +33,8 @@ use crate::limits::SLICE_BYTES;
 /// What fallocate takes in whole: a page, and the block of the usual file systems.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Most that the kernel is asked to clear at once: it does so in a thread of its own, but devices can take long, and
-/// other work at them waits meanwhile.
+/// Most that the kernel is asked to clear at once: it does so in a thread of its own, but devices can take
+/// long, and other work at them waits meanwhile.
 const CLEAR_BYTES: u64 = 1024 * 1024 * 1024;
 
 /// Opens [`Raw`] on each core. Holds the file or device for this process alone.
@@ -156,7 +157,8 @@ fn hold(path: &Path, create_bytes: Option<u64>) -> Result<fs::File, PrepareError
     Ok(held)
 }
 
-/// Smallest unit of direct I/O. A device says it; with a file it depends on what is below its file system: tried out.
+/// Smallest unit of direct I/O. A device says it; with a file it depends on what is below its file system:
+/// tried out.
 async fn access_unit(file: &File, geometry: Geometry) -> io::Result<u32> {
     if geometry.kind == FileKind::BlockDevice {
         return Ok(geometry.logical_block_bytes.max(512));

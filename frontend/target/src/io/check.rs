@@ -33,8 +33,8 @@ pub fn addressee(sqe: &Sqe) -> Result<Addressee, Status> {
     Ok(Addressee::One(nsid))
 }
 
-/// The status for a namespace that the controller does not have: an inactive id is an invalid field, an id above NN
-/// is an invalid namespace (NVMe Base 2.0 §3.2.1.3).
+/// The status for a namespace that the controller does not have: an inactive id is an invalid field, an id
+/// above NN is an invalid namespace (NVMe Base 2.0 §3.2.1.3).
 pub fn absent_namespace(nsid: Nsid) -> Status {
     if nsid.is_valid() && nsid.0 <= NAMESPACES_MAX {
         Status::INVALID_FIELD
@@ -115,8 +115,9 @@ pub fn check(sqe: &Sqe, namespace: &Namespace, data_bytes: u32) -> Result<Reques
     }
 }
 
-/// No namespace has metadata. MPTR and PRINFO are used only with metadata and protection information (NVM Command Set
-/// 1.0 §5.2) and ignored otherwise; but a metadata SGL segment (PSDT 10b) is memory that we cannot reach over a fabric.
+/// No namespace has metadata. MPTR and PRINFO are used only with metadata and protection information (NVM
+/// Command Set 1.0 §5.2) and ignored otherwise; but a metadata SGL segment (PSDT 10b) is memory that we
+/// cannot reach over a fabric.
 fn check_metadata(sqe: &Sqe) -> Result<(), Status> {
     if sqe.psdt()? == Psdt::SglMptrSegment && sqe.mptr.get() != 0 {
         return Err(Status::INVALID_FIELD);

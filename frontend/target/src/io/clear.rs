@@ -8,7 +8,8 @@ use super::execute::{failed, slices};
 use super::{DataPort, NamespaceCore};
 use crate::backend::{Backend, ByteRange, Clear, Durability};
 
-/// Most bytes that are cleared before a waiting fused pair gets in; backends themselves yield more often (NVME N10).
+/// Most bytes that are cleared before a waiting fused pair gets in; backends themselves yield more often
+/// (NVME N10).
 const CLEAR_SLICE_BYTES: u64 = 1024 * 1024 * 1024;
 
 /// Makes a range read as zeroes. WZSL keeps it below one slice (NVME N9).
@@ -23,8 +24,8 @@ pub(super) async fn write_zeroes<B: Backend>(
     namespace.backend().clear(range, how, durability).await.map_err(failed)
 }
 
-/// The ranges of a Dataset Management command, in bytes, empty ones left out. All are checked before any is executed
-/// (NVME N10).
+/// The ranges of a Dataset Management command, in bytes, empty ones left out. All are checked before any is
+/// executed (NVME N10).
 pub(super) async fn fetch_ranges<B: Backend, P: DataPort>(
     namespace: &NamespaceCore<B>,
     ranges: u16,

@@ -9,9 +9,9 @@ use crate::limits::SLICE_BYTES;
 
 /// Carries out `request`, which [`super::check`] made for this namespace.
 ///
-/// The future may be dropped at any await: the command then has or has not been carried out, and nothing keeps a
-/// fused pair from overlapping with what the device still does of it. Therefore started commands run to their end,
-/// also when their connection is lost (NVME N6).
+/// The future may be dropped at any await: the command then has or has not been carried out, and nothing
+/// keeps a fused pair from overlapping with what the device still does of it. Therefore started commands run
+/// to their end, also when their connection is lost (NVME N6).
 pub async fn execute<B: Backend, P: DataPort>(
     namespace: &NamespaceCore<B>,
     request: &Request,

@@ -34,8 +34,8 @@ impl FusedRequest {
     }
 }
 
-/// Checks both halves of a pair, each with the length that its data pointer gives. The statuses are for the first
-/// and the second half, in this order.
+/// Checks both halves of a pair, each with the length that its data pointer gives. The statuses are for the
+/// first and the second half, in this order.
 pub fn check_fused(
     first: (&Sqe, u32),
     second: (&Sqe, u32),
@@ -60,9 +60,9 @@ pub fn check_fused(
     Ok(FusedRequest { compare, write })
 }
 
-/// Carries out a fused pair: fetches both halves' data, then compares and writes with no other write of any core in
-/// between (`gate`). The statuses are for the first and the second half; they are answered in that order (NVME N11).
-/// Once the data is there the pair runs to its end, also if the future is dropped.
+/// Carries out a fused pair: fetches both halves' data, then compares and writes with no other write of any
+/// core in between (`gate`). The statuses are for the first and the second half; they are answered in that
+/// order (NVME N11). Once the data is there the pair runs to its end, also if the future is dropped.
 pub async fn execute_fused<B: Backend, P: DataPort>(
     namespace: &NamespaceCore<B>,
     request: &FusedRequest,
@@ -92,7 +92,8 @@ async fn fetch_and_run<B: Backend, P: DataPort>(
         Ok(data) => data,
         Err(status) => return (Status::ABORTED_FAILED_FUSED, status),
     };
-    // At most 4 KiB each, which fit a buffer; receive buffers are too few to be held while waiting for other cores.
+    // At most 4 KiB each, which fit a buffer; receive buffers are too few to be held while waiting for other
+    // cores.
     let (Some(expected), Some(new)) = (expected.into_buffer().await, new.into_buffer().await) else {
         return (Status::ATOMIC_WRITE_UNIT_EXCEEDED, Status::ABORTED_FAILED_FUSED);
     };
@@ -134,8 +135,8 @@ pub enum Arrival<T> {
     Held,
     /// Both halves: start them as one.
     Pair(T, T),
-    /// The held first half misses its second: answer it with [`Pairing::MISSING`], then start `then`, or if that is
-    /// `None`, the arrived command is a first half itself and is held now.
+    /// The held first half misses its second: answer it with [`Pairing::MISSING`], then start `then`, or if
+    /// that is `None`, the arrived command is a first half itself and is held now.
     Widowed {
         /// The one to be answered.
         first: T,

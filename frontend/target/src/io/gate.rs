@@ -1,25 +1,28 @@
 //! How a fused pair keeps other writes out of its block, on all cores, without cost to ordinary writes.
 //!
-//! The problem: Compare-and-Write reads, compares and writes. No other write to the block may fall in between, on
-//! whichever core it runs. Ordinary writes must pay neither an atomic operation nor a message for that.
+//! The problem: Compare-and-Write reads, compares and writes. No other write to the block may fall in
+//! between, on whichever core it runs. Ordinary writes must pay neither an atomic operation nor a message for
+//! that.
 //!
 //! The protocol, in the manner of read-copy-update:
 //!
-//! 1. Each core counts its running writes of a namespace in plain cells, by the parity of the gate's epoch on that
-//!    core ([`Gate::enter`]). A write enters when its data is there, just before it goes to the backend, and leaves
-//!    when the backend is done; so a host that stalls in mid-transfer holds nobody up.
-//! 2. A fused pair first takes the namespace's turn at its home core (nsid modulo cores): one pair per namespace at a
-//!    time, in the order in which they ask.
-//! 3. It then asks every core to close its gate for the pair's range ([`Gate::close`]). From then on writes that
-//!    overlap the range wait there. The epoch flips, and the core answers when the writes of the old parity have
-//!    ended: those ran when the gate closed. Writes that start later count for the new parity and overlap nothing.
+//! 1. Each core counts its running writes of a namespace in plain cells, by the parity of the gate's epoch on
+//!    that core ([`Gate::enter`]). A write enters when its data is there, just before it goes to the backend,
+//!    and leaves when the backend is done; so a host that stalls in mid-transfer holds nobody up.
+//! 2. A fused pair first takes the namespace's turn at its home core (nsid modulo cores): one pair per
+//!    namespace at a time, in the order in which they ask.
+//! 3. It then asks every core to close its gate for the pair's range ([`Gate::close`]). From then on writes
+//!    that overlap the range wait there. The epoch flips, and the core answers when the writes of the old
+//!    parity have ended: those ran when the gate closed. Writes that start later count for the new parity and
+//!    overlap nothing.
 //! 4. When all have answered no write that overlaps is running anywhere: the pair reads, compares and writes.
 //! 5. Every core is told to open its gate, and the turn is given back.
 //!
-//! What can go wrong: a core's inbox is full. Before the pair has written anything it gives up, opens what it closed
-//! and answers Command Interrupted, which hosts repeat. Opening and giving back are repeated until they are
-//! through. The whole runs as a task of its own, so a connection that ends in between leaves no gate closed. A core
-//! that has not opened the namespace yet closes a gate all the same, and finds it closed when it opens.
+//! What can go wrong: a core's inbox is full. Before the pair has written anything it gives up, opens what it
+//! closed and answers Command Interrupted, which hosts repeat. Opening and giving back are repeated until
+//! they are through. The whole runs as a task of its own, so a connection that ends in between leaves no gate
+//! closed. A core that has not opened the namespace yet closes a gate all the same, and finds it closed when
+//! it opens.
 //!
 //! With one core there are no messages. Nothing else than fused pairs may use the gate.
 
@@ -141,8 +144,8 @@ impl Gate {
     }
 }
 
-/// Runs `work` while no write that overlaps `range` runs on any core. `None` if the cores could not be asked; `work`
-/// has then not begun.
+/// Runs `work` while no write that overlaps `range` runs on any core. `None` if the cores could not be asked;
+/// `work` has then not begun.
 pub(super) async fn alone<T>(
     id: GateId,
     home: CoreId,

@@ -1,9 +1,9 @@
 //! Execution of I/O commands on one core: what is checked before data moves, and what is done with it.
 //!
-//! The transport takes a command through three steps. [`addressee`] says which namespace it is for. [`check`] turns
-//! it into a [`Request`], whose [`Request::transfer`] says how much data moves which way, or says the status that
-//! it fails with before any data moves. [`execute`] carries it out, with the data going through a [`DataPort`].
-//! Fused pairs go through [`Pairing`], [`check_fused`] and [`execute_fused`] instead.
+//! The transport takes a command through three steps. [`addressee`] says which namespace it is for. [`check`]
+//! turns it into a [`Request`], whose [`Request::transfer`] says how much data moves which way, or says the
+//! status that it fails with before any data moves. [`execute`] carries it out, with the data going through a
+//! [`DataPort`]. Fused pairs go through [`Pairing`], [`check_fused`] and [`execute_fused`] instead.
 //!
 //! | file | what |
 //! |---|---|
@@ -37,12 +37,14 @@ pub use namespace::{NamespaceCore, SharedNamespace};
 /// Where a command's data comes from and goes to: the transport's side of one command.
 ///
 /// Offsets are bytes of this command's transfer. They ascend without gaps, in parts of at most
-/// [`crate::limits::SLICE_BYTES`], and only one call is under way at a time. Once a call has failed no other follows.
+/// [`crate::limits::SLICE_BYTES`], and only one call is under way at a time. Once a call has failed no other
+/// follows.
 pub trait DataPort {
     /// The host's data, `len` bytes from `offset` on.
     fn fetch(&self, offset: u32, len: u32) -> impl Future<Output = Result<WriteData, Status>>;
 
-    /// Hands `len` bytes from `offset` on over to be sent. Done when the next part may follow, not when it is sent.
+    /// Hands `len` bytes from `offset` on over to be sent. Done when the next part may follow, not when it is
+    /// sent.
     fn deliver(&self, offset: u32, len: u32, data: ReadData) -> impl Future<Output = Result<(), Status>>;
 }
 

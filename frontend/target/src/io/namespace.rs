@@ -12,7 +12,8 @@ use super::gate::{self, Gate, GateId};
 use crate::backend::{Backend, BackendError, OpenBackend};
 use crate::inventory::Namespace;
 
-/// A namespace for all cores: made once when it is added, then opened on every core before it is served on any.
+/// A namespace for all cores: made once when it is added, then opened on every core before it is served on
+/// any.
 #[derive(Debug)]
 pub struct SharedNamespace<O> {
     opener: O,
@@ -97,8 +98,8 @@ impl<B: Backend> NamespaceCore<B> {
         look(&self.inner.namespace.borrow())
     }
 
-    /// It was resized or its ANA state changed. Commands that have been checked before are checked for size again
-    /// when they start.
+    /// It was resized or its ANA state changed. Commands that have been checked before are checked for size
+    /// again when they start.
     pub fn set_namespace(&self, namespace: Arc<Namespace>) {
         *self.inner.namespace.borrow_mut() = namespace;
     }

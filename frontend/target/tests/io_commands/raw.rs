@@ -61,15 +61,6 @@ fn a_file_in_use_is_refused() {
 }
 
 #[test]
-fn blocks_smaller_than_the_sectors_are_refused_by_their_sizes() {
-    let error = PrepareError::BlockSize { lba: 512, access: 4096 };
-    assert_eq!(
-        error.to_string(),
-        "logical blocks of 512 bytes are not possible on sectors of 4096 bytes: choose 4096"
-    );
-}
-
-#[test]
 fn every_way_to_durability_reaches_the_file() {
     let folder = folder();
     let path = folder.path().join("file");

@@ -1,8 +1,9 @@
 //! How a request reaches the core that keeps its blocks, and how the answer comes back.
 //!
-//! One mailbox per core takes requests from all other cores and answers to its own. Data travels in I/O buffers, whose
-//! memory is copied once, by the core that keeps the blocks. Nothing is allocated per request: a request waits in one
-//! of a fixed number of slots of its core, which also bounds every mailbox so that it is never full.
+//! One mailbox per core takes requests from all other cores and answers to its own. Data travels in I/O
+//! buffers, whose memory is copied once, by the core that keeps the blocks. Nothing is allocated per request:
+//! a request waits in one of a fixed number of slots of its core, which also bounds every mailbox so that it
+//! is never full.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -60,13 +61,14 @@ enum Slot {
     Abandoned,
 }
 
-/// Requests that one core may have at others: so deep a queue hides the way there and back, and with many cores the
-/// mailboxes stay small.
+/// Requests that one core may have at others: so deep a queue hides the way there and back, and with many
+/// cores the mailboxes stay small.
 pub(super) fn slots_per_core(cores: usize) -> usize {
     (4096 / cores.max(1)).clamp(64, 1024)
 }
 
-/// Messages that a core's mailbox can have to hold: every core's requests, the answers to its own, and endings.
+/// Messages that a core's mailbox can have to hold: every core's requests, the answers to its own, and
+/// endings.
 pub(super) fn mailbox_capacity(cores: usize) -> usize {
     const ENDINGS: usize = 64;
     (cores + 1) * slots_per_core(cores) + ENDINGS

@@ -1,11 +1,12 @@
 //! Memory of this process: 4 KiB blocks, divided among the cores so that none is shared.
 //!
-//! Stripes of 1 MiB belong to the cores in turn. A request for a core's own stripe is a call; one for another core's
-//! crosses once, by mailbox (`link`), and its payload is copied once, by the core that keeps the blocks (`shard`).
+//! Stripes of 1 MiB belong to the cores in turn. A request for a core's own stripe is a call; one for another
+//! core's crosses once, by mailbox (`link`), and its payload is copied once, by the core that keeps the
+//! blocks (`shard`).
 //!
-//! The data belongs to the opener: a core keeps its shard while the namespace is open anywhere, and leaves it with
-//! the opener when the last handle of all cores is closed, to be taken up at the next opening. Every core must open it
-//! before any core uses it, as a core that has not opened it does not answer.
+//! The data belongs to the opener: a core keeps its shard while the namespace is open anywhere, and leaves it
+//! with the opener when the last handle of all cores is closed, to be taken up at the next opening. Every
+//! core must open it before any core uses it, as a core that has not opened it does not answer.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -27,8 +28,8 @@ mod shard;
 use link::{Found, Link, Message, Outcome, Work, mailbox_capacity};
 use shard::{Budget, Shard};
 
-/// Bytes that belong to one core before the next core's begin: the largest transfer, so that an aligned command stays
-/// on one core, and small enough that a sequential load uses all.
+/// Bytes that belong to one core before the next core's begin: the largest transfer, so that an aligned
+/// command stays on one core, and small enough that a sequential load uses all.
 const STRIPE_BYTES: u64 = 1024 * 1024;
 
 /// Messages that are served before other tasks of the core have their turn.
@@ -143,7 +144,8 @@ impl Local {
         Some(local)
     }
 
-    /// Bytes of the namespace before `position` that belong to `core`: where `position` is in that core's shard.
+    /// Bytes of the namespace before `position` that belong to `core`: where `position` is in that core's
+    /// shard.
     fn before(&self, core: usize, position: u64) -> u64 {
         let (stripe, cores) = (position / STRIPE_BYTES, self.cores as u64);
         let whole = (stripe + cores - 1 - core as u64) / cores;

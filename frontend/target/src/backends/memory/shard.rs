@@ -1,8 +1,8 @@
 //! The blocks that one core keeps: chunks of memory found through a table of two levels.
 //!
-//! Offsets are the shard's own, dense from zero. Memory is taken in chunks of 64 KiB when a block in them is first
-//! written, and given back when none of a chunk's blocks is written any more; so a sparse namespace of many TiB
-//! takes what was written to it. Bytes of blocks that are not written are always zero.
+//! Offsets are the shard's own, dense from zero. Memory is taken in chunks of 64 KiB when a block in them is
+//! first written, and given back when none of a chunk's blocks is written any more; so a sparse namespace of
+//! many TiB takes what was written to it. Bytes of blocks that are not written are always zero.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
