@@ -31,7 +31,7 @@ pub fn raise(cores: &CoreSettings) {
     }
     let locked = unlimited(getrlimit(Resource::Memlock).current);
     let needed = buffer_bytes(cores);
-    if locked < needed {
+    if locked < needed && !may_lock_anything() {
         tracing::warn!(
             limit_bytes = locked,
             needed_bytes = needed,
@@ -39,6 +39,15 @@ pub fn raise(cores: &CoreSettings) {
              slower; raise LimitMEMLOCK"
         );
     }
+}
+
+/// Whether the process has CAP_IPC_LOCK, which lifts the limit on locked memory.
+fn may_lock_anything() -> bool {
+    const CAP_IPC_LOCK: u32 = 14;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or_default();
+    bits & (1 << CAP_IPC_LOCK) != 0
 }
 
 /// Bytes of all cores' I/O buffers.

@@ -112,7 +112,11 @@ fn accepted<F: OpenBackend>(state: &Rc<CoreState<F>>, stream: Stream, portal: Po
     }
     let state = Rc::clone(state);
     ashlar_reactor::spawn(async move {
-        let greeted = timeout(CONNECT_TIME, handshake::greet(&stream)).await;
+        let greeted = timeout(CONNECT_TIME, handshake::greet(&stream));
+        // A peer that says nothing must not keep the core from stopping.
+        let Ok(greeted) = first(greeted, ashlar_reactor::stop_requested()).await else {
+            return stream.shut_down();
+        };
         match greeted {
             Ok(Ok(Greeted { terms, connect, surplus })) => {
                 placing::place(

@@ -160,6 +160,18 @@ fn file_that_grew_is_seen_on_reload() {
 }
 
 #[test]
+fn disk_can_move_to_another_nsid_in_one_reload() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("disk");
+    fs::write(&path, vec![0; 8192]).expect("the folder takes a file");
+    let backend = format!("{{ kind = \"raw\", path = \"{}\", page_cache = true }}", path.display());
+    let mut daemon = Daemon::start(&settings_and(&[subsystem("a", &[(2, &backend)])]));
+    let moved = settings_and(&[subsystem("a", &[(1, &backend)])]);
+    assert_eq!(daemon.reload(&moved), (2, 0));
+    assert_eq!((size(&daemon, "1"), size(&daemon, "2")), (Some(8192.0), None));
+}
+
+#[test]
 fn unusable_storage_is_left_out_and_tried_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("disk");
