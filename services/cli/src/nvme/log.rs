@@ -28,8 +28,8 @@ use crate::output::{self, Column, Format};
 /// Largest ANA log that is read: one group for each of 65536 namespaces and more.
 const ANA_BYTES_MAX: usize = 4 << 20;
 
-/// The ANA log is read in pieces of this size: how long it is only its content says, and an offset beyond its end is
-/// an error (NVMe Base 2.0 §5.16). A multiple of a dword.
+/// The ANA log is read in pieces of this size: how long it is only its content says, and an offset beyond its
+/// end is an error (NVMe Base 2.0 §5.16). A multiple of a dword.
 const ANA_PIECE_BYTES: u64 = 32 << 10;
 
 /// How often an ANA log that changed while it was read in pieces is read again.
