@@ -61,6 +61,27 @@ pub(super) fn counters<L: EncodeLabelSet, V: EncodeCounterValue>(
     Ok(())
 }
 
+/// Writes a counter with one value.
+pub(super) fn counter(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &Name,
+    value: impl EncodeCounterValue,
+) -> Result<(), fmt::Error> {
+    let unit = name.unit.as_ref();
+    let mut metric = encoder.encode_descriptor(name.name, name.help, unit, MetricType::Counter)?;
+    metric.encode_counter::<NoLabelSet, _, f64>(&value, None)
+}
+
+/// Writes a gauge with one value.
+pub(super) fn gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &Name,
+    value: impl EncodeGaugeValue,
+) -> Result<(), fmt::Error> {
+    let unit = name.unit.as_ref();
+    encoder.encode_descriptor(name.name, name.help, unit, MetricType::Gauge)?.encode_gauge(&value)
+}
+
 /// Writes a gauge with a value per set of labels.
 pub(super) fn gauges<L: EncodeLabelSet, V: EncodeGaugeValue>(
     encoder: &mut DescriptorEncoder<'_>,

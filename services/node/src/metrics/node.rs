@@ -6,7 +6,7 @@ use ashlar_target::target::Metrics;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 
-use super::labels::{Labels, Name, counters, gauges};
+use super::labels::{Labels, Name, counter, counters, gauge};
 
 const START: Name = Name::seconds("start_time", "When the node started, since 1970-01-01 UTC.");
 const RELOADS: Name =
@@ -47,19 +47,19 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, node: &NodeCounts) -> 
     encoder
         .encode_descriptor("build", "The version that runs.", None, MetricType::Info)?
         .encode_info(&Labels([("version", env!("CARGO_PKG_VERSION"))]))?;
-    gauges(encoder, &START, [(Labels([]), node.start_s)])?;
+    gauge(encoder, &START, node.start_s)?;
     let reloads = [("applied", node.reloads_applied), ("failed", node.reloads_failed)];
     counters(encoder, &RELOADS, reloads.map(|(result, count)| (Labels([("result", result)]), count)))?;
     let applied = u64::from(node.last_reload == LastReload::Applied);
-    gauges(encoder, &VALID, [(Labels([]), applied)])
+    gauge(encoder, &VALID, applied)
 }
 
 pub(super) fn encode_connections(
     encoder: &mut DescriptorEncoder<'_>,
     target: &Metrics,
 ) -> Result<(), fmt::Error> {
-    gauges(encoder, &CONNECTIONS, [(Labels([]), target.connections)])?;
-    counters(encoder, &REFUSED, [(Labels([]), target.refused)])?;
+    gauge(encoder, &CONNECTIONS, target.connections as u64)?;
+    counter(encoder, &REFUSED, target.refused)?;
     let controllers: usize = target.cores.iter().map(|queues| queues.admin).sum();
-    gauges(encoder, &CONTROLLERS, [(Labels([]), controllers)])
+    gauge(encoder, &CONTROLLERS, controllers as u64)
 }

@@ -78,6 +78,9 @@ fn sample(line: &str) -> Option<Sample> {
     let mut labels = BTreeMap::new();
     if let Some(inside) = rest.strip_prefix('{') {
         rest = inside;
+        if rest.starts_with('}') {
+            return None;
+        }
         while !rest.starts_with('}') {
             let (key, after) = rest.split_once("=\"")?;
             let (value, after) = quoted(after)?;

@@ -198,6 +198,7 @@ fn broken_pages_are_found() {
         ("# TYPE x gauge\nx 1\n# EOF\n", "x lacks help or type"),
         ("# HELP x y\n# TYPE x counter\nx 1\n# EOF\n", "x does not belong to the counter x"),
         ("# HELP x y\n# TYPE x gauge\nx{a=\"b} 1\n# EOF\n", "no sample: x{a=\"b} 1"),
+        ("# HELP x y\n# TYPE x gauge\nx{} 1\n# EOF\n", "no sample: x{} 1"),
         ("# HELP x y\n# TYPE x gauge\nx 1\nx 2\n# EOF\n", "there twice: x 2"),
         (
             "# HELP x y\n# TYPE x gauge\n# UNIT x seconds\nx 1\n# EOF\n",
