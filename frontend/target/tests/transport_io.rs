@@ -262,3 +262,43 @@ fn metrics_count_what_was_done() {
     eventually("both connections are gone", || rig.target.metrics().connections == 0);
     rig.stop();
 }
+
+/// A half of a fused pair: FUSE in bits 1:0 of byte 1.
+fn half(mut sqe: [u8; 64], fuse: u8) -> [u8; 64] {
+    sqe[1] |= fuse;
+    sqe
+}
+
+#[test]
+fn fused_halves_are_found_in_the_stream_and_answered_in_order() {
+    const COMPARE_FAILURE: u16 = 0x285;
+    const FAILED_FUSED: u16 = 0x009;
+    const MISSING_FUSED: u16 = 0x00A;
+    let rig = Rig::start(1);
+    let host = rig.host();
+    let mut io = host.io(1, 31, 0);
+    let answers = |io: &mut Wire, count: usize| -> Vec<(u16, u16)> {
+        (0..count).map(|_| io.pdu()).map(|pdu| (pdu.response_cid(), pdu.status())).collect()
+    };
+    let pair = |io: &Wire, old: &[u8], new: &[u8]| {
+        let mut bytes = io.capsule(&half(rw(5, 1, 8, 1, Sgl::Capsule(512)), 1), old);
+        bytes.extend(io.capsule(&half(rw(1, 2, 8, 1, Sgl::Capsule(512)), 2), new));
+        bytes
+    };
+    let bytes = pair(&io, &expected(4096, 512), &[8; 512]);
+    io.send(&bytes);
+    assert_eq!(answers(&mut io, 2), [(1, 0), (2, 0)]);
+    assert!(rig.disk.read(4096, 512) == [8; 512]);
+    let bytes = pair(&io, &expected(4096, 512), &[9; 512]);
+    io.send(&bytes);
+    assert_eq!(answers(&mut io, 2), [(1, COMPARE_FAILURE), (2, FAILED_FUSED)]);
+    assert!(rig.disk.read(4096, 512) == [8; 512]);
+    // A first half without its second, then a second without its first.
+    let mut bytes = io.capsule(&half(rw(5, 1, 8, 1, Sgl::Capsule(512)), 1), &[8; 512]);
+    bytes.extend(io.capsule(&flush(3), &[]));
+    bytes.extend(io.capsule(&half(rw(1, 2, 8, 1, Sgl::Capsule(512)), 2), &[9; 512]));
+    io.send(&bytes);
+    assert_eq!(answers(&mut io, 3), [(1, MISSING_FUSED), (3, 0), (2, MISSING_FUSED)]);
+    drop((io, host));
+    rig.stop();
+}

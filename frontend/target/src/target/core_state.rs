@@ -313,6 +313,13 @@ impl<F: OpenBackend> CoreState<F> {
         of_it.cloned().collect()
     }
 
+    /// The association of a controller that this core owns, if it is still there.
+    pub(crate) fn association_of(&self, controller: &Arc<ControllerShared>) -> Option<Rc<Association<F>>> {
+        let association = self.associations.borrow().get(&controller.cntlid).cloned()?;
+        // A later controller with the same number is another one.
+        Arc::ptr_eq(association.controller.shared(), controller).then_some(association)
+    }
+
     /// Closes a controller's I/O queues on this core; ends when every command of them is accounted for.
     pub(crate) async fn sweep(self: Rc<Self>, controller: Arc<ControllerShared>) {
         let queues = self.queues_of(&controller);

@@ -10,10 +10,13 @@ use ashlar_reactor::Instant;
 use crate::backend::OpenBackend;
 use crate::controller::WriteCache as ControllerCache;
 use crate::io::{self, Addressee, Arrival, FusedRequest, Pairing, Request, Transfer, WriteCache};
+use crate::limits::SLICE_BYTES;
 use crate::target::core_state::{Served, Use};
 use crate::target::metrics::Operation;
 use crate::transport::host_data::{Answered, CapsuleBytes, CapsuleData, HostData, data_pointer};
+use crate::transport::outbox::SMALL_BYTES;
 use crate::transport::queue::{Arrived, FirstHalf, Queue, Running};
+use crate::transport::reports::Place;
 use crate::transport::transfers::DigestCheck;
 
 /// A command that may be carried out.
@@ -22,6 +25,7 @@ struct Ready<F: OpenBackend> {
     request: Request,
     pointer: DataPointer,
     operation: Operation,
+    place: Place,
     arrived: Instant,
 }
 
@@ -30,7 +34,10 @@ impl<F: OpenBackend> Queue<F> {
         let Arrived { running, sqe, capsule } = arrived;
         match self.make_ready(&sqe, &capsule) {
             Ok(ready) => ashlar_reactor::spawn_now(carry_out(running, ready, capsule.bytes)),
-            Err(Refused::Status(status)) => running.answer(status),
+            Err(Refused::Status(status)) => {
+                running.report(Place::of(&sqe), status);
+                running.answer(status);
+            }
             Err(Refused::EveryNamespace) => ashlar_reactor::spawn_now(flush_all(running, sqe)),
         }
     }
@@ -53,6 +60,7 @@ impl<F: OpenBackend> Queue<F> {
             request,
             pointer,
             operation: Operation::of(sqe.opcode),
+            place: Place::of(sqe),
             arrived: ashlar_reactor::now(),
         })
     }
@@ -68,7 +76,11 @@ impl<F: OpenBackend> Queue<F> {
         }
     }
 
-    pub(super) fn start_fused(self: &Rc<Self>, fused: FusedOperation, arrived: Arrived<F>) {
+    pub(super) fn start_fused(self: &Rc<Self>, fused: FusedOperation, mut arrived: Arrived<F>) {
+        if fused == FusedOperation::First {
+            // It may be held for long, and receive buffers are few.
+            arrived.capsule.bytes = arrived.capsule.bytes.into_own();
+        }
         let arrival = self.pairing.borrow_mut().arrive(fused, arrived);
         let held = matches!(arrival, Arrival::Held | Arrival::Widowed { then: None, .. });
         self.first_half.set(if held { FirstHalf::Held } else { FirstHalf::None });
@@ -112,8 +124,27 @@ fn check_pointer(request: &Request, pointer: DataPointer) -> Result<(), Status> 
     }
 }
 
+/// A large read holds buffers from the backend's answer until it is sent, so they are counted before it starts.
+async fn carry_out_large<F: OpenBackend>(
+    queue: &Queue<F>,
+    namespace: &Use<F::Backend>,
+    request: &Request,
+    port: &HostData<'_, F>,
+    to_host: u32,
+) -> Status {
+    let _allowance = match queue.reads.take(to_host.min(SLICE_BYTES)).await {
+        Ok(allowance) => allowance,
+        Err(status) => return status,
+    };
+    // The controller may have ended meanwhile (PROTOCOL R9).
+    match queue.may_go_on() {
+        Ok(()) => io::execute(namespace.core(), request, port, queue.cache()).await,
+        Err(status) => status,
+    }
+}
+
 async fn carry_out<F: OpenBackend>(running: Running<F>, ready: Ready<F>, capsule: CapsuleBytes) {
-    let Ready { namespace, request, pointer, operation, arrived } = ready;
+    let Ready { namespace, request, pointer, operation, place, arrived } = ready;
     let (to_host, bytes) = match request.transfer() {
         Transfer::None => (0, 0),
         Transfer::ToHost(bytes) => (bytes, bytes),
@@ -121,9 +152,14 @@ async fn carry_out<F: OpenBackend>(running: Running<F>, ready: Ready<F>, capsule
     };
     let queue = &running.queue;
     let port = HostData::new(queue, running.cid, pointer, capsule, to_host);
-    let status = io::execute(namespace.core(), &request, &port, queue.cache()).await;
+    let status = if to_host as usize > SMALL_BYTES {
+        carry_out_large(queue, &namespace, &request, &port, to_host).await
+    } else {
+        io::execute(namespace.core(), &request, &port, queue.cache()).await
+    };
     let answered = port.answered();
     drop(port);
+    running.report(place, status);
     namespace.end(operation, bytes, status, arrived);
     if answered == Answered::ByData {
         return running.answered_by_data();
@@ -166,6 +202,7 @@ fn check_pair<F: OpenBackend>(
 async fn carry_out_pair<F: OpenBackend>(queue: Rc<Queue<F>>, first: Arrived<F>, second: Arrived<F>) {
     let arrived = ashlar_reactor::now();
     let checked = check_pair(&queue, &first, &second);
+    let places = (Place::of(&first.sqe), Place::of(&second.sqe));
     let (first, second) = ((first.running, first.capsule.bytes), (second.running, second.capsule.bytes));
     let statuses = match checked {
         Err(statuses) => statuses,
@@ -179,6 +216,8 @@ async fn carry_out_pair<F: OpenBackend>(queue: Rc<Queue<F>>, first: Arrived<F>, 
             statuses
         }
     };
+    first.0.report(places.0, statuses.0);
+    second.0.report(places.1, statuses.1);
     // Answered in order (NVME N11).
     first.0.respond(move |cid, sqhd| Cqe::new(cid, sqhd, statuses.0)).await;
     second.0.respond(move |cid, sqhd| Cqe::new(cid, sqhd, statuses.1)).await;

@@ -38,6 +38,21 @@ impl CapsuleBytes {
     }
 }
 
+impl CapsuleBytes {
+    /// The same bytes in a buffer of their own.
+    pub(crate) fn into_own(self) -> CapsuleBytes {
+        match self {
+            CapsuleBytes::Received { received, start, len } => {
+                let mut buffer = IoBuf::take(len).unwrap_or_else(|| IoBuf::heap(len));
+                // The range was taken from what was received.
+                buffer.copy_from_slice(&received[start..start + len]);
+                CapsuleBytes::Buffer(buffer)
+            }
+            own => own,
+        }
+    }
+}
+
 /// In-capsule data with the outcome of its digest.
 #[derive(Debug)]
 pub(crate) struct CapsuleData {
@@ -128,7 +143,7 @@ impl<'a, F: OpenBackend> HostData<'a, F> {
     async fn by_r2t(&self, offset: u32, len: u32) -> Result<WriteData, Status> {
         let queue = self.queue;
         // Bounded per queue, then fair among the queues of the core (NVME N14).
-        let _allowance = queue.transfers.allowance(len).await?;
+        let _allowance = queue.transfers.budget.take(len).await?;
         let buffer = IoBuf::wait(len as usize).await.ok_or(Status::INTERNAL_ERROR)?;
         queue.outbox.room_for_header().await.map_err(|_| Status::ABORTED_SQ_DELETION)?;
         queue.may_go_on()?;

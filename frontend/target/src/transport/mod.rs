@@ -12,6 +12,7 @@
 
 pub(crate) mod accept;
 mod admin;
+mod budget;
 mod cids;
 mod commands;
 pub(crate) mod gathers;
@@ -21,5 +22,6 @@ mod outbox;
 pub(crate) mod placing;
 pub(crate) mod queue;
 mod receive;
+mod reports;
 mod serve;
 mod transfers;

@@ -25,7 +25,7 @@ use crate::limits::{SLICE_BYTES, UNSENT_BYTES_MAX};
 use crate::transport::gathers::Gathers;
 
 /// Payloads up to this do not wait for their neighbours' large ones.
-const SMALL_BYTES: usize = 16 * 1024;
+pub(super) const SMALL_BYTES: usize = 16 * 1024;
 
 /// Bytes that all PDU headers of one command's slice need at most: a C2HData header with digest and padding
 /// to 128 bytes, a data digest, a response with digest.

@@ -26,6 +26,7 @@ use crate::controller::connect::FlowControl;
 use crate::controller::{Aborted, Controller, ControllerShared, ControllerState};
 use crate::io::Pairing;
 use crate::target::core_state::{CoreState, SubsystemCore};
+use crate::transport::budget::Budget;
 use crate::transport::cids::LiveCids;
 use crate::transport::host_data::CapsuleData;
 use crate::transport::outbox::Outbox;
@@ -93,6 +94,10 @@ pub(crate) struct Queue<F: OpenBackend> {
     pub(crate) stream: Stream,
     pub(crate) outbox: Outbox,
     pub(crate) transfers: Transfers,
+    /// Large reads under way.
+    pub(crate) reads: Budget,
+    /// Failed commands that are being told to the controller.
+    pub(crate) reports: Cell<u32>,
     pub(crate) pairing: RefCell<Pairing<Arrived<F>>>,
     pub(crate) first_half: Cell<FirstHalf>,
     /// Since when a PDU has begun and not ended; renewed with each piece of it.
@@ -158,6 +163,8 @@ impl<F: OpenBackend> Queue<F> {
             stream,
             outbox,
             transfers: Transfers::new(),
+            reads: Budget::new(),
+            reports: Cell::new(0),
             pairing: RefCell::default(),
             first_half: Cell::new(FirstHalf::None),
             partial_since: Cell::new(None),
@@ -302,6 +309,7 @@ impl<F: OpenBackend> Queue<F> {
 
     fn stop_waiting(&self) {
         self.transfers.end();
+        self.reads.end();
         // A first half that was held has not started.
         let held = self.pairing.borrow_mut().take_held();
         drop(held);

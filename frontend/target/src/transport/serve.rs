@@ -76,11 +76,7 @@ async fn end<F: OpenBackend>(queue: Rc<Queue<F>>) {
     }
     let shared = std::sync::Arc::clone(&state.shared);
     let release = move |there: Rc<crate::target::core_state::CoreState<F>>| async move {
-        let association = there.associations.borrow().get(&cntlid).cloned();
-        // A later controller with the same number is not concerned.
-        if let Some(association) = association
-            && std::sync::Arc::ptr_eq(association.controller.shared(), &controller)
-        {
+        if let Some(association) = there.association_of(&controller) {
             association.release(qid);
         }
     };

@@ -4,18 +4,16 @@
 //! when its command was aborted meanwhile: a host that has the R2T may send the data all the same, and it
 //! must not land in the buffer of another command.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
 use ashlar_nvme::pdu::{H2cData, HeaderError};
 use ashlar_nvme::{CommandId, Status};
-use ashlar_reactor::{Instant, IoBuf, Notify};
+use ashlar_reactor::{Instant, IoBuf};
 
-/// Bytes that one queue may have asked for at a time: 32 slices, a tenth of a core's, or a thousand small
-/// writes. Alone it always gets one transfer, so that each queue makes progress (NVME N14).
-const ASKED_BYTES_MAX: u32 = 4 * 1024 * 1024;
+use crate::transport::budget::Budget;
 
 /// Byte offsets of an H2CData header's fields (NVMe-TCP 1.0 §3.6.2.8).
 mod field {
@@ -92,35 +90,12 @@ pub(crate) struct Transfers {
     slots: RefCell<Vec<Slot>>,
     /// Used again oldest first, so that a tag is not soon seen again.
     free: RefCell<VecDeque<u16>>,
-    asked: Cell<u32>,
-    room: Notify,
-    ended: Cell<bool>,
+    pub(crate) budget: Budget,
 }
 
 impl Transfers {
     pub(crate) fn new() -> Self {
-        Self {
-            slots: RefCell::default(),
-            free: RefCell::default(),
-            asked: Cell::new(0),
-            room: Notify::new(),
-            ended: Cell::new(false),
-        }
-    }
-
-    /// Waits for the right to ask for `len` bytes, which [`Allowance`] gives back.
-    pub(crate) async fn allowance(&self, len: u32) -> Result<Allowance<'_>, Status> {
-        loop {
-            if self.ended.get() {
-                return Err(Status::ABORTED_SQ_DELETION);
-            }
-            let asked = self.asked.get();
-            if asked == 0 || asked + len <= ASKED_BYTES_MAX {
-                self.asked.set(asked + len);
-                return Ok(Allowance { transfers: self, len });
-            }
-            self.room.notified().await;
-        }
+        Self { slots: RefCell::default(), free: RefCell::default(), budget: Budget::new() }
     }
 
     /// Opens a transfer into `buffer`, which has its length. `None` without a free tag.
@@ -297,9 +272,8 @@ impl Transfers {
 
     /// The queue has ended: nobody waits any more.
     pub(crate) fn end(&self) {
-        self.ended.set(true);
         self.fail(Status::ABORTED_SQ_DELETION, |_| true);
-        self.room.notify_all();
+        self.budget.end();
     }
 
     /// Since when data that was asked for, and is still wanted, makes no progress.
@@ -314,20 +288,6 @@ impl Transfers {
 pub(crate) enum DigestCheck {
     Passed,
     Failed,
-}
-
-/// The right to have asked for some bytes.
-pub(crate) struct Allowance<'a> {
-    transfers: &'a Transfers,
-    len: u32,
-}
-
-impl Drop for Allowance<'_> {
-    fn drop(&mut self) {
-        let asked = &self.transfers.asked;
-        asked.set(asked.get().saturating_sub(self.len));
-        self.transfers.room.notify_one();
-    }
 }
 
 struct Leave<'a> {

@@ -1,0 +1,59 @@
+//! Buffers that one queue may hold at a time, so that none takes a core's all (NVME N14).
+
+use std::cell::Cell;
+
+use ashlar_nvme::Status;
+use ashlar_reactor::Notify;
+
+/// Bytes of host data that one queue may have asked for by R2T, and bytes of large reads that it may be carrying out,
+/// at a time: 32 slices each, a tenth of a core's; or a thousand small writes. Alone it always gets one, so that each
+/// queue makes progress.
+const BYTES_MAX: u32 = 4 * 1024 * 1024;
+
+/// What a queue holds of one kind.
+pub(crate) struct Budget {
+    used: Cell<u32>,
+    room: Notify,
+    ended: Cell<bool>,
+}
+
+impl Budget {
+    pub(crate) fn new() -> Self {
+        Self { used: Cell::new(0), room: Notify::new(), ended: Cell::new(false) }
+    }
+
+    /// Waits for the right to hold `bytes` bytes, which [`Allowance`] gives back. Those who wait are served in order.
+    pub(crate) async fn take(&self, bytes: u32) -> Result<Allowance<'_>, Status> {
+        loop {
+            if self.ended.get() {
+                return Err(Status::ABORTED_SQ_DELETION);
+            }
+            let used = self.used.get();
+            if used == 0 || used + bytes <= BYTES_MAX {
+                self.used.set(used + bytes);
+                return Ok(Allowance { budget: self, bytes });
+            }
+            self.room.notified().await;
+        }
+    }
+
+    /// The queue has ended: nobody waits any more.
+    pub(crate) fn end(&self) {
+        self.ended.set(true);
+        self.room.notify_all();
+    }
+}
+
+/// The right to hold some bytes.
+pub(crate) struct Allowance<'a> {
+    budget: &'a Budget,
+    bytes: u32,
+}
+
+impl Drop for Allowance<'_> {
+    fn drop(&mut self) {
+        let used = &self.budget.used;
+        used.set(used.get().saturating_sub(self.bytes));
+        self.budget.room.notify_one();
+    }
+}
