@@ -13,6 +13,7 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Waker;
 use std::time::Duration;
 
 use io_uring::{IoUring, opcode, squeue, types};
@@ -72,6 +73,8 @@ pub(crate) struct Core {
     /// Told in every turn once a stop was asked for.
     pub(crate) stop: Rc<Notify>,
     run_queue: RefCell<VecDeque<TaskRef>>,
+    /// Tasks that go on behind what the next look at the ring brings.
+    next_turn: RefCell<VecDeque<Waker>>,
     /// Every task that has not ended.
     tasks: RefCell<Vec<Option<TaskRef>>>,
     vacant: RefCell<Vec<u32>>,
@@ -142,6 +145,7 @@ impl Core {
             fixed_files: RefCell::new(fixed_files),
             stop: Rc::default(),
             run_queue: RefCell::new(VecDeque::with_capacity(4096)),
+            next_turn: RefCell::default(),
             tasks: RefCell::default(),
             vacant: RefCell::default(),
             recycled: RefCell::default(),
@@ -267,11 +271,12 @@ impl Core {
                     break;
                 }
             }
-            let idle = self.run_queue.borrow().is_empty();
+            let idle = self.run_queue.borrow().is_empty() && self.next_turn.borrow().is_empty();
             self.enter(idle, spin, drain().filter(|_| self.remote.stopping.load(Ordering::Relaxed)));
             self.read_clock();
             self.fire_timers();
             self.reap();
+            self.wake_next_turn();
             self.publish();
         }
     }
@@ -287,6 +292,7 @@ impl Core {
             task.discard_future();
         }
         self.run_queue.borrow_mut().clear();
+        self.next_turn.borrow_mut().clear();
         self.cancel_bell();
         let deadline = Instant::read() + wait;
         while self.ops.borrow().live() > 0 && self.now() < deadline {
@@ -392,6 +398,22 @@ impl Core {
             }
         }
         self.urgent.set(false);
+    }
+
+    /// Wakes a task behind those that the next look at the ring makes ready.
+    pub(crate) fn on_next_turn(&self, waker: Waker) {
+        self.next_turn.borrow_mut().push_back(waker);
+    }
+
+    fn wake_next_turn(&self) {
+        let waiting = self.next_turn.borrow().len();
+        for _ in 0..waiting {
+            // Not borrowed while waking.
+            let waker = self.next_turn.borrow_mut().pop_front();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
     }
 
     fn reap(&self) {

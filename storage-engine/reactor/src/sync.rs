@@ -183,6 +183,21 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
+/// Lets everything that has arrived for this core run first: goes on behind what the next look at the ring brings. A
+/// task with much to do that calls this now and then takes turns with all others, [`yield_now`] only with those that
+/// are ready already.
+pub async fn next_turn() {
+    let mut waited = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut waited, true) {
+            return Poll::Ready(());
+        }
+        crate::core::with(|core| core.on_next_turn(context.waker().clone()));
+        Poll::Pending
+    })
+    .await;
+}
+
 /// Lets other ready tasks of this core run first.
 pub async fn yield_now() {
     let mut yielded = false;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use ashlar_reactor::mailbox::{SendError, mailbox};
 use ashlar_reactor::net::{Gather, Listener, Stream, StreamOptions};
 use ashlar_reactor::{
-    BufferCounts, CoreId, Cores, CoresConfig, Error, IoBuf, Notify, sleep, spawn, spawn_join, spawn_now,
-    stop_requested, timeout, yield_now,
+    BufferCounts, CoreId, Cores, CoresConfig, Error, IoBuf, Notify, next_turn, sleep, spawn, spawn_join,
+    spawn_now, stop_requested, timeout, yield_now,
 };
 
 const DRAIN: Duration = Duration::from_secs(20);
@@ -29,6 +29,20 @@ fn on_core<T: Send + 'static, Fut: Future<Output = T> + 'static>(
     f: impl FnOnce() -> Fut + Send + 'static,
 ) -> T {
     cores.handle().run_on(CoreId(core), f).wait().expect("the core answers")
+}
+
+#[test]
+fn each_turn_that_a_task_lets_pass_is_a_look_at_the_ring() {
+    let cores = cores(1);
+    let handle = cores.handle();
+    let before = handle.counters(CoreId(0)).turns;
+    on_core(&cores, 0, || async {
+        for _ in 0..1000 {
+            next_turn().await;
+        }
+    });
+    assert!(handle.counters(CoreId(0)).turns >= before + 999);
+    cores.stop(DRAIN).expect("nothing is left over");
 }
 
 #[test]

@@ -174,7 +174,7 @@ impl<F: OpenBackend> Parser<'_, F> {
             }
             match self.parse(source, &mut at)? {
                 Stop::Empty => return Ok(()),
-                Stop::Round => ashlar_reactor::yield_now().await,
+                Stop::Round => ashlar_reactor::next_turn().await,
                 Stop::Unsent => self.queue.outbox.below_limit().await,
             }
         }
