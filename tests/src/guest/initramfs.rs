@@ -17,6 +17,8 @@ use super::kernel::KernelFiles;
 
 const INIT: &str = include_str!("init.sh");
 const PRELUDE: &str = include_str!("prelude.sh");
+/// The end of every script: it failed if a check failed.
+const VERDICT: &str = "[ $failures = 0 ]";
 
 /// Programs taken from this machine, with the libraries they need. What busybox has and a test does not
 /// judge is left to busybox.
@@ -99,7 +101,7 @@ pub(super) fn with_test(base: &Path, test: &TestFiles) -> Result<tempfile::Named
 
     let mut archive = Archive::new(BufWriter::new(whole.as_file_mut()));
     let mut libraries = BTreeSet::new();
-    archive.file("test.sh", format!("{PRELUDE}\n{}", test.script).as_bytes()).map_err(doing())?;
+    archive.file("test.sh", format!("{PRELUDE}\n{}\n{VERDICT}\n", test.script).as_bytes()).map_err(doing())?;
     for (at, content) in &test.files {
         archive.file(at, content).map_err(doing())?;
     }

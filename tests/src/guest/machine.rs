@@ -13,12 +13,16 @@ use std::time::{Duration, Instant};
 use super::console::{Ask, Line, Report};
 use super::error::GuestError;
 use super::initramfs::{self, TestFiles};
-use super::kernel::Kernel;
+use super::kernel::{Kernel, KernelFiles};
 
 /// Enough for the root file system (twice, while it is unpacked) and a test's data.
 const MEMORY_MIB_DEFAULT: u32 = 1024;
 /// Emulated processors: with one, a kernel hides races that two show.
 const PROCESSORS: &str = "2";
+/// A boot takes ten seconds; a busy machine may need many times that.
+const BOOT_LIMIT: Duration = Duration::from_mins(3);
+/// Boots that are tried.
+const BOOTS_MAX: u32 = 3;
 /// How much of the output an error message repeats.
 const TAIL_LINES: usize = 60;
 
@@ -121,39 +125,60 @@ impl Guest {
         ))
     }
 
+    /// Waits for the line that says that the script begins.
+    fn wait_for_boot(&mut self) -> Result<(), GuestError> {
+        while self.report.release.is_empty() {
+            let line = self.next_line(BOOT_LIMIT)?;
+            self.note(Line::parse(&line))?;
+        }
+        Ok(())
+    }
+
     /// Reads on to the next `ask`, or to the script's good end.
     fn advance(&mut self, limit: Duration) -> Result<Option<Ask>, GuestError> {
         loop {
-            let left = limit.saturating_sub(self.started.elapsed());
-            let line = match self.lines.recv_timeout(left) {
-                Ok(line) => line,
-                Err(RecvTimeoutError::Timeout) => {
-                    return Err(GuestError::TimedOut {
-                        name: self.name.clone(),
-                        limit,
-                        tail: self.tail(),
-                        log: self.log_path.clone(),
-                    });
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(self.failed(&self.why_gone()));
-                }
-            };
-            if self.show && !line.starts_with('@') {
-                println!("{line}");
-            }
+            let line = self.next_line(limit)?;
             match Line::parse(&line) {
-                Line::Booted { release } => self.report.release = release,
-                Line::Ok { check } => self.report.checks.push(check),
-                Line::NotOk { what } => self.report.lines.push(format!("NOT OK: {what}")),
                 Line::Ask(ask) => return Ok(Some(ask)),
                 Line::Done => return Ok(None),
-                Line::Failed { status } => {
-                    return Err(self.failed(&format!("the script ended with status {status}")));
-                }
-                Line::Output(output) => self.report.lines.push(output),
+                other => self.note(other)?,
             }
         }
+    }
+
+    fn next_line(&mut self, limit: Duration) -> Result<String, GuestError> {
+        let left = limit.saturating_sub(self.started.elapsed());
+        let line = match self.lines.recv_timeout(left) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(GuestError::TimedOut {
+                    name: self.name.clone(),
+                    limit,
+                    tail: self.tail(),
+                    log: self.log_path.clone(),
+                });
+            }
+            Err(RecvTimeoutError::Disconnected) => return Err(self.failed(&self.why_gone())),
+        };
+        if self.show && !line.starts_with('@') {
+            println!("{line}");
+        }
+        Ok(line)
+    }
+
+    /// Takes down a line that needs no answer.
+    fn note(&mut self, line: Line) -> Result<(), GuestError> {
+        match line {
+            Line::Booted { release } => self.report.release = release,
+            Line::Ok { check } => self.report.checks.push(check),
+            Line::NotOk { what } => self.report.lines.push(format!("NOT OK: {what}")),
+            Line::Failed { status } => {
+                return Err(self.failed(&format!("the script ended with status {status}")));
+            }
+            Line::Output(output) => self.report.lines.push(output),
+            Line::Ask(_) | Line::Done => {}
+        }
+        Ok(())
     }
 
     /// Says what is known when the guest's port closed without a last line.
@@ -252,18 +277,33 @@ impl Builder {
         self
     }
 
-    /// Boots the guest. The first time, this fetches the kernel and packs the root file system.
+    /// Boots the guest and waits until its script begins. The first time, this fetches the kernel and packs the
+    /// root file system.
+    ///
+    /// A boot that fails is tried again: QEMU's emulation of several processors is not always right while a
+    /// young kernel patches its own code, which says nothing about what is to be tested.
     ///
     /// # Errors
-    /// If a program or the kernel is missing, or QEMU cannot be started.
+    /// If a program or the kernel is missing, or no boot succeeds.
     pub fn start(mut self) -> Result<Guest, GuestError> {
         let kernel = self.kernel.fetch()?;
         let base = initramfs::base(&kernel)?;
         let variables: String =
             self.variables.iter().map(|(name, value)| format!("{name}='{value}'\n")).collect();
         self.test.script.insert_str(0, &variables);
-        let root = initramfs::with_test(&base, &self.test)?;
+        let mut boots = 1;
+        loop {
+            let mut guest = self.boot(&kernel, &base)?;
+            match guest.wait_for_boot() {
+                Ok(()) => return Ok(guest),
+                Err(_) if boots < BOOTS_MAX => boots += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
 
+    fn boot(&self, kernel: &KernelFiles, base: &Path) -> Result<Guest, GuestError> {
+        let root = initramfs::with_test(base, &self.test)?;
         let log_path = log_folder()?.join(format!("{}.log", self.name));
         let doing = || GuestError::io(format!("starting guest {}", self.name));
         let log = File::create(&log_path).map_err(doing())?;
@@ -281,13 +321,14 @@ impl Builder {
         };
         let lines = read_lines(stdout, stderr, log).map_err(doing())?;
         Ok(Guest {
-            name: self.name,
+            name: self.name.clone(),
             process,
             stdin,
             lines,
             forwarded,
             log_path,
             show: self.show,
+            // The limits of waiting count from here.
             started: Instant::now(),
             report: Report { release: String::new(), checks: Vec::new(), lines: Vec::new() },
             _root: root,

@@ -10,11 +10,11 @@ use ashlar_nvme::log::{AnaGroupDescriptor, AnaLogHeader, AnaState};
 use super::super::Controller;
 use crate::{inventory, limits};
 
+/// The largest log. Hosts read that much, in one piece (Linux) or in many (nvme-cli), whatever there is to say.
+pub(super) const LOG_BYTES: u64 = ana_log_bytes(limits::NAMESPACES_MAX as u64, limits::NAMESPACES_MAX as u64);
+
 // Linux turns ANA off without a word if the largest log exceeds MDTS.
-const _: () = assert!(
-    ana_log_bytes(limits::NAMESPACES_MAX as u64, limits::NAMESPACES_MAX as u64)
-        <= limits::MAX_TRANSFER_BYTES as u64
-);
+const _: () = assert!(LOG_BYTES <= limits::MAX_TRANSFER_BYTES as u64);
 
 fn state(state: inventory::AnaState) -> AnaState {
     match state {

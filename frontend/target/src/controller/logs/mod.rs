@@ -94,7 +94,11 @@ impl Controller {
             }
             LogId::ChangedNamespaces => self.changed.borrow().list().bytes().to_vec(),
             LogId::CommandsEffects => effects::commands(self.shared.kind).bytes().to_vec(),
-            LogId::Ana => self.ana_log(lsp),
+            LogId::Ana => {
+                let mut log = self.ana_log(lsp);
+                log.resize(ana::LOG_BYTES as usize, 0);
+                log
+            }
             LogId::FeatureEffects => self.feature_effects().bytes().to_vec(),
             LogId::Discovery => self.discovery.borrow().log(),
             // None of the two tables names another.

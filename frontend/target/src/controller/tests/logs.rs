@@ -23,7 +23,8 @@ const IO_LOGS: [(LogId, u64); 8] = [
     (LogId::FirmwareSlot, 512),
     (LogId::ChangedNamespaces, 4096),
     (LogId::CommandsEffects, 4096),
-    (LogId::Ana, 16 + 2 * (32 + 4)),
+    // The largest there can be: hosts read it to its end in pieces.
+    (LogId::Ana, 16 + limits::NAMESPACES_MAX as u64 * (32 + 4)),
     (LogId::FeatureEffects, 1024),
 ];
 
