@@ -92,6 +92,25 @@ impl Entry {
         }
     }
 
+    /// SUBTYPE in one word of the specification.
+    fn short_kind(&self) -> &str {
+        match self.kind.as_str() {
+            "CurrentDiscovery" => "current",
+            "DiscoveryReferral" => "referral",
+            "Nvm" => "NVM",
+            other => other,
+        }
+    }
+
+    /// Address and port; with the transport if it is not TCP.
+    fn place(&self) -> String {
+        let address = match self.address.contains(':') {
+            true => format!("[{}]:{}", self.address, self.service),
+            false => format!("{}:{}", self.address, self.service),
+        };
+        if self.transport == "Tcp" { address } else { format!("{address} {}", self.transport) }
+    }
+
     /// Whether it is a subsystem with namespaces.
     pub(crate) fn is_nvm(&self) -> bool {
         self.kind == "Nvm"
@@ -150,15 +169,10 @@ pub(crate) fn read(args: &HostArgs) -> Outcome<Discovered> {
 
 impl Discovered {
     fn table(&self) -> String {
-        let mut table = output::table(&[
-            Column::Text("subsystem"),
-            Column::Text("type"),
-            Column::Text("transport"),
-            Column::Text("address"),
-            Column::Number("port"),
-        ]);
+        let mut table =
+            output::table(&[Column::Text("subsystem"), Column::Text("type"), Column::Text("address")]);
         for entry in &self.entries {
-            table.add_row([&entry.subsystem, &entry.kind, &entry.transport, &entry.address, &entry.service]);
+            table.add_row([entry.subsystem.clone(), entry.short_kind().to_owned(), entry.place()]);
         }
         let mut text = format!("{} entries, generation {}\n\n", self.entries.len(), self.generation);
         text.push_str(&output::lines(&table));
@@ -228,6 +242,9 @@ mod tests {
         assert!(text.contains(line), "{text}");
         assert_eq!(text.matches("nvme connect").count(), 1, "{text}");
         assert!(text.contains("2 entries, generation 3"), "{text}");
+        // The longest name that every log has is not broken.
+        assert!(text.contains(" nqn.2014-08.org.nvmexpress.discovery"), "{text}");
+        assert!(text.contains("192.0.2.7:4420\n"), "{text}");
     }
 
     #[test]
