@@ -50,6 +50,13 @@ pub(crate) struct Allowance<'a> {
     bytes: u32,
 }
 
+impl Allowance<'_> {
+    /// The queue holds nothing else of this kind.
+    pub(crate) fn is_only_one(&self) -> bool {
+        self.budget.used.get() == self.bytes
+    }
+}
+
 impl Drop for Allowance<'_> {
     fn drop(&mut self) {
         let used = &self.budget.used;

@@ -143,8 +143,13 @@ impl<'a, F: OpenBackend> HostData<'a, F> {
     async fn by_r2t(&self, offset: u32, len: u32) -> Result<WriteData, Status> {
         let queue = self.queue;
         // Bounded per queue, then fair among the queues of the core (NVME N14).
-        let _allowance = queue.transfers.budget.take(len).await?;
-        let buffer = IoBuf::wait(len as usize).await.ok_or(Status::INTERNAL_ERROR)?;
+        let allowance = queue.transfers.budget.take(len).await?;
+        let buffer = if allowance.is_only_one() {
+            // A queue's reserve: its first transfer does not wait for buffers that hosts of other queues hold.
+            IoBuf::take(len as usize).unwrap_or_else(|| IoBuf::heap(len as usize))
+        } else {
+            IoBuf::wait(len as usize).await.ok_or(Status::INTERNAL_ERROR)?
+        };
         queue.outbox.room_for_header().await.map_err(|_| Status::ABORTED_SQ_DELETION)?;
         queue.may_go_on()?;
         let ttag = queue.transfers.open(self.cid, offset, buffer).ok_or(Status::INTERNAL_ERROR)?;
