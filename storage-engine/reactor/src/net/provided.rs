@@ -1,7 +1,11 @@
 //! Receive buffers that all connections of a core share: the kernel takes one when data has arrived, so a
 //! connection that waits holds no memory.
+//!
+//! The kernel takes buffers in the order in which they are offered. If all were offered it would go round through all of
+//! that memory, and every receive would land outside the cache. So only a few are offered at a time, the ones that were
+//! used last; when that turns out to be too few for the receives of one turn, more are.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
 use std::ops::Deref;
@@ -18,6 +22,9 @@ use crate::ops::Completion;
 use crate::sync::Notify;
 use crate::sys;
 
+/// Buffers that are offered at first: enough for a few connections, and 256 KiB, which stay in the cache.
+const OFFERED_MIN: u16 = 4;
+
 /// The one buffer group of a core's ring.
 pub(crate) const GROUP: u16 = 0;
 
@@ -29,6 +36,12 @@ struct Shared {
     entries: NonNull<BufRingEntry>,
     memory: NonNull<u8>,
     tail: Cell<u16>,
+    /// Not offered, not in use; the one used last on top.
+    spare: RefCell<Vec<u16>>,
+    /// Offered to the kernel and not seen in a completion yet.
+    offered: Cell<u16>,
+    /// How many to offer.
+    wanted: Cell<u16>,
     returns: Cell<u64>,
     returned: Notify,
 }
@@ -41,8 +54,16 @@ impl Provided {
     pub(crate) fn register(ring: &IoUring) -> io::Result<Self> {
         let entries = sys::map_memory(entries_bytes())?.cast::<BufRingEntry>();
         let memory = sys::map_memory(PROVIDED_BUFFERS as usize * PROVIDED_BUFFER_BYTES)?;
-        let shared =
-            Shared { entries, memory, tail: Cell::new(0), returns: Cell::new(0), returned: Notify::new() };
+        let shared = Shared {
+            entries,
+            memory,
+            tail: Cell::new(0),
+            spare: RefCell::new((0..PROVIDED_BUFFERS).rev().collect()),
+            offered: Cell::new(0),
+            wanted: Cell::new(OFFERED_MIN),
+            returns: Cell::new(0),
+            returned: Notify::new(),
+        };
         let provided = Provided(Rc::new(shared));
         let address = entries.as_ptr() as u64;
         // SAFETY: the entries are page-aligned, zeroed, and stay mapped until after the ring is closed (`Core`
@@ -50,15 +71,15 @@ impl Provided {
         unsafe {
             ring.submitter().register_buf_ring_with_flags(address, PROVIDED_BUFFERS, GROUP, 0)?;
         }
-        for index in 0..PROVIDED_BUFFERS {
-            provided.0.give_back(index);
-        }
+        provided.0.offer_wanted();
         Ok(provided)
     }
 
     /// Takes over the buffer that a completion names.
     pub(crate) fn received(&self, completion: Completion) -> Option<Received> {
         let index = cqueue::buffer_select(completion.flags)?;
+        self.0.offered.set(self.0.offered.get().saturating_sub(1));
+        self.0.offer_wanted();
         let len = usize::try_from(completion.result).unwrap_or(0).min(PROVIDED_BUFFER_BYTES);
         (index < PROVIDED_BUFFERS).then(|| Received { shared: Rc::clone(&self.0), index, start: 0, len })
     }
@@ -71,8 +92,12 @@ impl Provided {
     /// After the kernel found no buffer: ends when one was given back since `returns` was read, before the receive
     /// was submitted. If none was, all are held by somebody who will give them back.
     pub(crate) async fn wait(&self, returns: u64) {
-        if self.returns() == returns {
-            self.0.returned.notified().await;
+        let shared = &self.0;
+        if !shared.spare.borrow().is_empty() {
+            shared.wanted.set(shared.wanted.get().saturating_mul(2).min(PROVIDED_BUFFERS));
+            shared.offer_wanted();
+        } else if self.returns() == returns {
+            shared.returned.notified().await;
         }
     }
 }
@@ -84,6 +109,20 @@ impl Shared {
     }
 
     fn give_back(&self, index: u16) {
+        self.spare.borrow_mut().push(index);
+        self.offer_wanted();
+        self.returns.set(self.returns.get() + 1);
+        self.returned.notify_all();
+    }
+
+    fn offer_wanted(&self) {
+        while self.offered.get() < self.wanted.get() {
+            let Some(index) = self.spare.borrow_mut().pop() else { return };
+            self.offer(index);
+        }
+    }
+
+    fn offer(&self, index: u16) {
         let tail = self.tail.get();
         let at = (tail % PROVIDED_BUFFERS) as usize;
         // SAFETY: `at` is within the ring; entries behind the tail belong to us. The tail shares memory with an
@@ -97,8 +136,7 @@ impl Shared {
             (*shared_tail).store(tail.wrapping_add(1), Ordering::Release);
         }
         self.tail.set(tail.wrapping_add(1));
-        self.returns.set(self.returns.get() + 1);
-        self.returned.notify_all();
+        self.offered.set(self.offered.get() + 1);
     }
 }
 
