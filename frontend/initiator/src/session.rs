@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ashlar_nvme::{Lba, Nqn, Nsid};
+use ashlar_nvme::fabrics::InvalidParameter;
+use ashlar_nvme::{Lba, Nqn, Nsid, Status};
 use ashlar_reactor::{Instant, IoBuf, Notify, now, sleep};
 
 use crate::config::HostConfig;
@@ -162,6 +163,13 @@ impl Reconnecting {
 /// Whether the same thing may succeed over a new association, or at a later time.
 fn may_succeed_later(error: &HostError) -> bool {
     match error {
+        // A queue's Connect that names a controller which is gone by now: the next association has another.
+        HostError::Command(error)
+            if error.status() == Status::CONNECT_INVALID_PARAMETERS
+                && error.result == u64::from(InvalidParameter::CNTLID.dw0()) =>
+        {
+            true
+        }
         HostError::Command(error) => !error.dnr(),
         HostError::DataDigest | HostError::ControllerFatal => true,
         other => other.is_lost(),
