@@ -1,5 +1,5 @@
-//! Our host's every command against the kernel's own target, over each framing, with its data: whether both ends of
-//! Ashlar read the specification right cannot be told by connecting them to one another (NVME N15).
+//! Our host's every command against the kernel's own target, over each framing, with its data: whether both
+//! ends of Ashlar read the specification right cannot be told by connecting them to one another (NVME N15).
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -164,8 +164,8 @@ async fn others_do_what_they_say(queue: &IoQueue) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Commands that nvmet refuses. It takes for granted that a small one had its data in the capsule, and waits for it
-/// otherwise: a host that sends all data by R2T loses its queue there.
+/// Commands that nvmet refuses. It takes for granted that a small one had its data in the capsule, and waits
+/// for it otherwise: a host that sends all data by R2T loses its queue there.
 async fn refusals_leave_the_queue_whole(queue: &IoQueue, controller: &Controller) -> Result<(), HostError> {
     let back = read(queue, 64, 1).await?;
     let oncs = controller.info().identify.oncs.get();

@@ -16,8 +16,8 @@ use crate::controller::{Aborted, Controller, Namespace};
 use crate::data::{Data, Payload};
 use crate::error::{HostError, ProtocolError};
 
-/// Most bytes of a log that one command reads. Every controller's MDTS is at least that of one page; where it is
-/// larger, this is enough for the entries of 63 subsystems.
+/// Most bytes of a log that one command reads. Every controller's MDTS is at least that of one page; where it
+/// is larger, this is enough for the entries of 63 subsystems.
 const LOG_PIECE_MAX: u32 = 64 * 1024;
 
 /// The command identifier is filled in when the command gets its slot.
@@ -98,8 +98,8 @@ impl Controller {
         }
     }
 
-    /// Get Log Page. Logs longer than a transfer are read in pieces; events are then cleared with the last one.
-    /// The length is rounded up to a multiple of 4.
+    /// Get Log Page. Logs longer than a transfer are read in pieces; events are then cleared with the last
+    /// one. The length is rounded up to a multiple of 4.
     ///
     /// # Errors
     /// As for [`Controller::admin_command`].

@@ -1,7 +1,7 @@
 //! A queue's connection: the task that sends, the task that receives, and how both end.
 //!
-//! What a turn submits goes out in one gathered send; while it is under way the next gather is filled. What was
-//! received is worked off in the buffer in which it came.
+//! What a turn submits goes out in one gathered send; while it is under way the next gather is filled. What
+//! was received is worked off in the buffer in which it came.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -32,14 +32,15 @@ pub(crate) const ADMIN_IN_CAPSULE: u32 = 8192;
 /// How long a termination request may take to be sent before the socket is closed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Bytes of an I/O queue's receive buffer: 31 reads of 4 KiB. Its own, and used again and again, because it stays
-/// in the cache; buffers that the core's connections share go round in megabytes.
+/// Bytes of an I/O queue's receive buffer: 31 reads of 4 KiB. Its own, and used again and again, because it
+/// stays in the cache; buffers that the core's connections share go round in megabytes.
 const RECEIVE: usize = 128 * 1024;
 
 /// Bytes of the admin queue's.
 const ADMIN_RECEIVE: usize = 8 * 1024;
 
-/// Data of which less is left than this comes through the receive buffer: one copy costs less than one operation.
+/// Data of which less is left than this comes through the receive buffer: one copy costs less than one
+/// operation.
 const DIRECT_MIN: u32 = 32 * 1024;
 
 type SharedHandler = Rc<RefCell<dyn Handler>>;

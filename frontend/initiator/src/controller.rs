@@ -147,7 +147,8 @@ fn keep_alive_ms(config: &HostConfig) -> u32 {
     u32::try_from(config.keep_alive.as_millis()).unwrap_or(u32::MAX)
 }
 
-/// An association with a controller, on one core. Dropping it closes the admin queue, and with it the controller.
+/// An association with a controller, on one core. Dropping it closes the admin queue, and with it the
+/// controller.
 #[derive(Debug)]
 pub struct Controller {
     link: Link,
@@ -158,8 +159,8 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Connects to `subsystem` at `address`: admin queue, enable, identify, number of queues. Keep Alive runs from
-    /// then on. I/O queues are connected by [`IoQueue::connect`].
+    /// Connects to `subsystem` at `address`: admin queue, enable, identify, number of queues. Keep Alive runs
+    /// from then on. I/O queues are connected by [`IoQueue::connect`].
     ///
     /// # Errors
     /// If there is no connection, the controller refuses, or does not become ready in the time that it names.
@@ -276,8 +277,8 @@ impl Controller {
         Ok(())
     }
 
-    /// Sends a Keep Alive every half of the timeout. Traffic alone is not relied on: a controller need not count
-    /// it (NVME N7).
+    /// Sends a Keep Alive every half of the timeout. Traffic alone is not relied on: a controller need not
+    /// count it (NVME N7).
     fn start_keep_alive(&self) {
         let limit = self.ticket.config.keep_alive;
         if limit.is_zero() || self.info.identify.kas.get() == 0 {
@@ -365,7 +366,8 @@ impl Controller {
         self.link.0.until_lost().await
     }
 
-    /// Orderly end: shutdown notification, wait for the controller to be done, close. Close the I/O queues first.
+    /// Orderly end: shutdown notification, wait for the controller to be done, close. Close the I/O queues
+    /// first.
     ///
     /// # Errors
     /// If the controller does not report the shutdown as complete; it is closed all the same.

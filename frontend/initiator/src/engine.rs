@@ -1,8 +1,8 @@
 //! The state of a queue: which commands are outstanding, what goes out next, what a completion means. No I/O.
 //!
-//! A command takes a slot; its capsule is written into the gather that is being filled, or waits in the backlog
-//! until there is room. The connection sends one gather while the other is being filled. What comes in is judged
-//! here against the slot that it names.
+//! A command takes a slot; its capsule is written into the gather that is being filled, or waits in the
+//! backlog until there is room. The connection sends one gather while the other is being filled. What comes
+//! in is judged here against the slot that it names.
 
 use std::collections::VecDeque;
 
@@ -204,8 +204,8 @@ impl Engine {
             return false;
         };
         let (cid, framing) = (CommandId(slot.cid), self.agreed.framing);
-        // Linux's target (6.1, 6.12) computes the data digest over a command's whole data, in however many PDUs
-        // it came: with digests an R2T is answered by one PDU, as Linux's host does.
+        // Linux's target (6.1, 6.12) computes the data digest over a command's whole data, in however many
+        // PDUs it came: with digests an R2T is answered by one PDU, as Linux's host does.
         let slice = if framing.data_digest.is_on() { u32::MAX } else { DATA_PDU_MAX };
         let len = transfer.left.min(self.agreed.data_max).min(slice);
         let last = if len == transfer.left { Last::Yes } else { Last::No };

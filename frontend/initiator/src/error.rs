@@ -101,7 +101,7 @@ pub enum ProtocolError {
     },
     /// Data or R2T that does not continue where the one before ended, or reaches beyond the command's length.
     #[error(
-        "PDU of type {kind:02x}h for command {cid:#06x}: {offset}+{len} where {expected} of {total} bytes is next"
+        "PDU of type {kind:02x}h for command {cid:#06x}: {offset}+{len}, but {expected} of {total} is next"
     )]
     OutOfRange {
         /// PDU-Type.

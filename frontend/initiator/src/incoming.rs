@@ -1,7 +1,7 @@
 //! Headers of the PDUs that a controller sends, decoded byte by byte.
 //!
-//! This shares no code with the target's codec on purpose: a misreading of the specification that both ends had in
-//! common would otherwise go unnoticed. Field positions are those of NVMe-TCP 1.0 §3.6.2.
+//! This shares no code with the target's codec on purpose: a misreading of the specification that both ends
+//! had in common would otherwise go unnoticed. Field positions are those of NVMe-TCP 1.0 §3.6.2.
 
 use ashlar_nvme::digest::crc32c;
 

@@ -46,8 +46,8 @@ pub struct Completion {
     pub buffer: Option<IoBuf>,
 }
 
-/// One I/O queue of a controller. It belongs to the core on which it was connected; clones are the same queue,
-/// and with the last one it is closed.
+/// One I/O queue of a controller. It belongs to the core on which it was connected; clones are the same
+/// queue, and with the last one it is closed.
 #[derive(Debug, Clone)]
 pub struct IoQueue {
     link: Rc<Link>,
@@ -56,7 +56,8 @@ pub struct IoQueue {
 }
 
 impl IoQueue {
-    /// Connects queue `qid` (1 up to the controller's number of queues) of the ticket's controller, on this core.
+    /// Connects queue `qid` (1 up to the controller's number of queues) of the ticket's controller, on this
+    /// core.
     ///
     /// # Errors
     /// If there is no connection, or the controller refuses.
@@ -205,8 +206,8 @@ impl IoQueue {
         self.command(sqe, Data::None).await.map(drop)
     }
 
-    /// Any command; its command identifier and data pointer are filled in. Waits for a free entry. If the future
-    /// is dropped the command goes on and its outcome is forgotten.
+    /// Any command; its command identifier and data pointer are filled in. Waits for a free entry. If the
+    /// future is dropped the command goes on and its outcome is forgotten.
     ///
     /// # Errors
     /// If the controller completed it with an error, its data was damaged, or the connection is lost.
@@ -237,14 +238,15 @@ impl IoQueue {
         Ok(())
     }
 
-    /// Puts `handler` to work until it is done and none of its commands is outstanding, or the connection is lost;
-    /// then it is given a [`crate::Outcome::Lost`] for each outstanding command first. One handler at a time.
+    /// Puts `handler` to work until it is done and none of its commands is outstanding, or the connection is
+    /// lost; then it is given a [`crate::Outcome::Lost`] for each outstanding command first. One handler at a
+    /// time.
     pub async fn run<H: Handler + 'static>(&self, handler: H) -> (RunResult, H) {
         connection::run(self.connection(), handler).await
     }
 
-    /// Submits commands for the handler at work from outside of its callbacks, for example when a timer of a rate
-    /// limit is due. Not to be called from within the handler.
+    /// Submits commands for the handler at work from outside of its callbacks, for example when a timer of a
+    /// rate limit is due. Not to be called from within the handler.
     pub fn submit_with<R>(&self, submit: impl FnOnce(&mut Submitter<'_>) -> R) -> R {
         self.connection().submit_with(submit)
     }

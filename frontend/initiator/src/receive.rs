@@ -129,8 +129,8 @@ impl Parser {
         }
     }
 
-    /// Data that is still to come and may go straight into its buffer: only where no digest has to be computed
-    /// on the way.
+    /// Data that is still to come and may go straight into its buffer: only where no digest has to be
+    /// computed on the way.
     pub(crate) fn direct(&self, engine: &Engine) -> Option<Direct> {
         let body = self.body.as_ref().filter(|body| body.padding == 0 && !self.digests.data)?;
         engine.has_buffer(body.index).then_some(Direct {
@@ -323,7 +323,10 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_taken_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), cut in 1..64_usize) {
+        fn any_bytes_are_taken_without_a_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..400),
+            cut in 1..64_usize,
+        ) {
             let (mut engine, _) = engine(HeadPointer::Within(16));
             let digests = Digests { header: bytes.len() % 2 == 0, data: bytes.len() % 3 == 0 };
             let (mut parser, mut counter) = (Parser::new(digests), Counter::default());

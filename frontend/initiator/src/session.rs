@@ -1,5 +1,5 @@
-//! A namespace that outlives its association: reconnects with growing delays, and repeats reads and writes that
-//! were lost.
+//! A namespace that outlives its association: reconnects with growing delays, and repeats reads and writes
+//! that were lost.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -22,8 +22,8 @@ const BUSY_DELAY: Duration = Duration::from_millis(50);
 /// Most bytes of one command of a session, where the controller takes more: larger ones gain nothing.
 const TRANSFER_MAX: u32 = 1024 * 1024;
 
-/// An association that is set up again when it is lost. It repeats nothing by itself: commands in flight end with
-/// [`HostError::ConnectionLost`].
+/// An association that is set up again when it is lost. It repeats nothing by itself: commands in flight end
+/// with [`HostError::ConnectionLost`].
 #[derive(Debug)]
 pub struct Reconnecting {
     address: SocketAddr,
@@ -98,8 +98,8 @@ impl Reconnecting {
         self.count.get()
     }
 
-    /// The association that lives. The first is tried once; one that was lost is set up again by the policy of the
-    /// host's config.
+    /// The association that lives. The first is tried once; one that was lost is set up again by the policy
+    /// of the host's config.
     ///
     /// # Errors
     /// The last attempt's, when the policy gives up or the controller refuses for good (Do Not Retry).
@@ -176,8 +176,8 @@ fn may_succeed_later(error: &HostError) -> bool {
     }
 }
 
-/// Reads and writes of one namespace that are repeated over new associations until a deadline. Only for data that
-/// nobody else writes at the same time: a repeated write may follow another's.
+/// Reads and writes of one namespace that are repeated over new associations until a deadline. Only for data
+/// that nobody else writes at the same time: a repeated write may follow another's.
 #[derive(Debug)]
 pub struct Session {
     reconnecting: Reconnecting,
@@ -269,7 +269,8 @@ impl Session {
         Ok(len / block)
     }
 
-    /// Reads `len` bytes from block `slba` on, repeated until the deadline. `len` is a multiple of the block size.
+    /// Reads `len` bytes from block `slba` on, repeated until the deadline. `len` is a multiple of the block
+    /// size.
     ///
     /// # Errors
     /// What no repetition helps against, or the last loss when the deadline has passed.
@@ -304,8 +305,8 @@ impl Session {
         }
     }
 
-    /// Flushes the namespace. If the association was lost since the writes that it is for, those are not repeated:
-    /// whether they are kept is the controller's promise.
+    /// Flushes the namespace. If the association was lost since the writes that it is for, those are not
+    /// repeated: whether they are kept is the controller's promise.
     ///
     /// # Errors
     /// As for [`Session::read`].

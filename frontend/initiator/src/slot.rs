@@ -8,8 +8,8 @@ use ashlar_reactor::IoBuf;
 use crate::data::{Payload, Sink};
 use crate::load::{Outcome, Token};
 
-/// Bits of a command identifier that hold the slot's number. The others count its uses, so that an answer to an
-/// earlier command of the slot is noticed. No slot has the number FFFh, so no identifier is FFFFh.
+/// Bits of a command identifier that hold the slot's number. The others count its uses, so that an answer to
+/// an earlier command of the slot is noticed. No slot has the number FFFh, so no identifier is FFFFh.
 pub(crate) const SLOT_BITS: u32 = 12;
 
 const SLOT_MASK: u16 = (1 << SLOT_BITS) - 1;

@@ -1,4 +1,5 @@
-//! The host and the target together: every command with its data, over each framing, and through cut connections.
+//! The host and the target together: every command with its data, over each framing, and through cut
+//! connections.
 
 mod cut;
 
@@ -103,8 +104,8 @@ impl Served {
     }
 }
 
-/// Repeats what a lost connection interrupted: a target whose core ran late closes its connections (PROTOCOL R9),
-/// and on a busy machine that happens. No other loss is put up with.
+/// Repeats what a lost connection interrupted: a target whose core ran late closes its connections (PROTOCOL
+/// R9), and on a busy machine that happens. No other loss is put up with.
 async fn persist<T>(mut attempt: impl AsyncFnMut() -> Result<T, HostError>) -> T {
     loop {
         match attempt().await {

@@ -1,5 +1,5 @@
-//! The host against a scripted controller: what it sends, what it makes of good answers in pieces of any size, and
-//! which rule it names when an answer breaks one.
+//! The host against a scripted controller: what it sends, what it makes of good answers in pieces of any
+//! size, and which rule it names when an answer breaks one.
 
 mod handshake;
 mod peer;
@@ -400,8 +400,8 @@ fn handler_is_told_of_each_command_that_is_lost() {
 
 // ---- broken rules ----
 
-/// Sends a Read of 8 KiB, lets the peer answer, and expects the queue to end; checks what termination request the
-/// peer is sent.
+/// Sends a Read of 8 KiB, lets the peer answer, and expects the queue to end; checks what termination request
+/// the peer is sent.
 fn breaks(
     answer: impl FnOnce(&mut Wire, u16) -> Vec<u8> + Send + 'static,
     reason: FatalErrorStatus,

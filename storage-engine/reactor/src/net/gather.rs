@@ -1,4 +1,5 @@
-//! What one gathered send carries: protocol headers written in place, and buffers that are sent where they lie.
+//! What one gathered send carries: protocol headers written in place, and buffers that are sent where they
+//! lie.
 
 use std::fmt;
 use std::mem;
@@ -94,8 +95,8 @@ impl Gather {
         Some(space)
     }
 
-    /// Appends `range` of a buffer, which is kept until it has been sent. Gives the buffer back if there is no room
-    /// or the range is not within it.
+    /// Appends `range` of a buffer, which is kept until it has been sent. Gives the buffer back if there is
+    /// no room or the range is not within it.
     pub fn buffer(&mut self, buffer: IoBuf, range: std::ops::Range<usize>) -> Result<(), IoBuf> {
         if self.segments.len() >= GATHER_SEGMENTS || range.start > range.end || range.end > buffer.len() {
             return Err(buffer);
@@ -111,8 +112,9 @@ impl Gather {
         Ok(())
     }
 
-    /// Appends `range` of a buffer that others hold, too, for example one that is sent many times; our reference is
-    /// kept until it has been sent. Gives it back if there is no room or the range is not within the buffer.
+    /// Appends `range` of a buffer that others hold, too, for example one that is sent many times; our
+    /// reference is kept until it has been sent. Gives it back if there is no room or the range is not within
+    /// the buffer.
     pub fn shared(&mut self, buffer: Rc<IoBuf>, range: std::ops::Range<usize>) -> Result<(), Rc<IoBuf>> {
         if self.segments.len() >= GATHER_SEGMENTS || range.start > range.end || range.end > buffer.len() {
             return Err(buffer);
@@ -129,8 +131,8 @@ impl Gather {
         Ok(())
     }
 
-    /// Appends `len` zero bytes, which are nowhere written and nowhere kept. False if there is no room or they are
-    /// more than 128 KiB.
+    /// Appends `len` zero bytes, which are nowhere written and nowhere kept. False if there is no room or
+    /// they are more than 128 KiB.
     #[must_use]
     pub fn zeroes(&mut self, len: usize) -> bool {
         if self.segments.len() >= GATHER_SEGMENTS || len > ZEROES.len() {

@@ -31,7 +31,8 @@ impl Default for StreamOptions {
     }
 }
 
-/// A multishot receive, see [`Stream::receive_many`]. Dropping it ends the operation; what had arrived is lost.
+/// A multishot receive, see [`Stream::receive_many`]. Dropping it ends the operation; what had arrived is
+/// lost.
 pub struct ReceiveMany {
     stream: Stream,
     receiving: Option<StreamOp<Rc<OwnedFd>>>,
@@ -137,8 +138,8 @@ impl Stream {
         sys::finish_sending(self.fd.as_fd());
     }
 
-    /// Receives whatever has arrived into a shared buffer; `None` at the end of the stream. Waits for a buffer
-    /// if all are in use.
+    /// Receives whatever has arrived into a shared buffer; `None` at the end of the stream. Waits for a
+    /// buffer if all are in use.
     pub async fn receive(&self) -> io::Result<Option<Received>> {
         let provided = provided::current();
         loop {
@@ -162,8 +163,9 @@ impl Stream {
         }
     }
 
-    /// Receives again and again from one submission (multishot). It goes on taking shared buffers while nobody
-    /// looks, so it suits a reader that never holds its peer back; [`Stream::receive`] takes one buffer at a time.
+    /// Receives again and again from one submission (multishot). It goes on taking shared buffers while
+    /// nobody looks, so it suits a reader that never holds its peer back; [`Stream::receive`] takes one
+    /// buffer at a time.
     pub fn receive_many(&self) -> ReceiveMany {
         ReceiveMany { stream: self.clone(), receiving: None, returns: 0 }
     }
@@ -178,7 +180,8 @@ impl Stream {
     pub async fn receive_part(&self, buffer: IoBuf, part: Range<usize>) -> (io::Result<usize>, IoBuf) {
         let end = part.end.min(buffer.len());
         let start = part.start.min(end);
-        // SAFETY: the bytes belong to the buffer, which the operation owns; moving an `IoBuf` does not move them.
+        // SAFETY: the bytes belong to the buffer, which the operation owns; moving an `IoBuf` does not move
+        // them.
         let op = unsafe {
             Op::submit((buffer, Rc::clone(&self.fd)), no_cleanup, |(buffer, fd)| {
                 let at = buffer.pointer().wrapping_add(start);
@@ -194,8 +197,8 @@ impl Stream {
     /// Call it again until the gather is empty.
     pub async fn send(&self, mut gather: Box<Gather>) -> (io::Result<usize>, Box<Gather>) {
         let message = gather.message();
-        // SAFETY: message, segments, headers and buffers are on the heap, owned by the gather that the operation
-        // owns, and do not move with it.
+        // SAFETY: message, segments, headers and buffers are on the heap, owned by the gather that the
+        // operation owns, and do not move with it.
         let op = unsafe {
             Op::submit((gather, Rc::clone(&self.fd)), no_cleanup, |(_, fd)| {
                 opcode::SendMsg::new(types::Fd(fd.as_raw_fd()), message)

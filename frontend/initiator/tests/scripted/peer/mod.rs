@@ -1,5 +1,6 @@
 //! A controller made of hand-written bytes: it answers as a good one would, except where a test's script says
-//! otherwise. It shares no code with the codec of the product; digests alone come from the checksum crate's wrapper.
+//! otherwise. It shares no code with the codec of the product; digests alone come from the checksum crate's
+//! wrapper.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
