@@ -11,11 +11,16 @@ run() {
     sed 's/^/    /' /tmp/run.out
     return $run_status
 }
+# The block device of namespace 1.
+disk() {
+    for entry in /sys/block/nvme*; do
+        name=${entry##*/}
+        if [ -b /dev/"$name" ] && [ "$(cat "$entry"/nsid)" = 1 ]; then echo /dev/"$name"; fi
+    done
+}
 connect() {
     run nvme connect -t tcp -a 10.0.2.2 -s "$PORT" -n "$NQN" $HOST
-    until disk=$(grep -l '^1$' /sys/block/nvme*/nsid | head -n 1) && [ -n "$disk" ]; do sleep 0.1; done
-    disk=${disk#/sys/block/}
-    disk=/dev/${disk%/nsid}
+    until disk=$(disk) && [ -n "$disk" ]; do sleep 0.1; done
 }
 
 echo "  Linux $(uname -r) is up"
