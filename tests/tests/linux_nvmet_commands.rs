@@ -26,7 +26,8 @@ const BLOCK: usize = 4096;
 /// The first namespace has 64 MiB.
 const BLOCKS: u64 = 64 * 1024 * 1024 / BLOCK as u64;
 
-/// What a host asks for, in one run.
+/// What a host asks for, in one run. In-capsule data is always what the controller takes: nvmet never asks
+/// for the data of a write that would have fitted the capsule.
 #[derive(Debug, Clone, Copy)]
 struct Wishes {
     header_digest: DigestUse,
@@ -34,7 +35,6 @@ struct Wishes {
     flow_control: FlowControl,
     io_queues: u16,
     queue_entries: u16,
-    in_capsule_max: u32,
 }
 
 const WISHES: [Wishes; 4] = [
@@ -44,7 +44,6 @@ const WISHES: [Wishes; 4] = [
         flow_control: FlowControl::Enabled,
         io_queues: 1,
         queue_entries: 128,
-        in_capsule_max: u32::MAX,
     },
     Wishes {
         header_digest: DigestUse::On,
@@ -52,16 +51,14 @@ const WISHES: [Wishes; 4] = [
         flow_control: FlowControl::Disabled,
         io_queues: 3,
         queue_entries: 32,
-        in_capsule_max: u32::MAX,
     },
-    // Every write by R2T, and a queue that is nearly always full.
+    // A queue that is nearly always full.
     Wishes {
         header_digest: DigestUse::On,
         data_digest: DigestUse::Off,
         flow_control: FlowControl::Disabled,
         io_queues: 2,
         queue_entries: 4,
-        in_capsule_max: 0,
     },
     Wishes {
         header_digest: DigestUse::Off,
@@ -69,7 +66,6 @@ const WISHES: [Wishes; 4] = [
         flow_control: FlowControl::Enabled,
         io_queues: 2,
         queue_entries: 1024,
-        in_capsule_max: 4096,
     },
 ];
 
@@ -81,7 +77,6 @@ fn config(wishes: Wishes) -> Result<HostConfig, Box<dyn Error>> {
         flow_control: wishes.flow_control,
         io_queues: wishes.io_queues,
         queue_entries: wishes.queue_entries,
-        in_capsule_max: wishes.in_capsule_max,
         // An emulated processor may be slow to answer; nothing here depends on a loss being noticed.
         io_timeout: Duration::from_mins(2),
         ..HostConfig::new(host_nqn, HostId([0x5a; 16]))
@@ -164,8 +159,7 @@ async fn others_do_what_they_say(queue: &IoQueue) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Commands that nvmet refuses. It takes for granted that a small one had its data in the capsule, and waits
-/// for it otherwise: a host that sends all data by R2T loses its queue there.
+/// Commands that nvmet does not have.
 async fn refusals_leave_the_queue_whole(queue: &IoQueue, controller: &Controller) -> Result<(), HostError> {
     let back = read(queue, 64, 1).await?;
     let oncs = controller.info().identify.oncs.get();
@@ -227,9 +221,7 @@ async fn run(address: SocketAddr, wishes: Wishes, seed: u32) -> Result<(), HostE
     sizes_survive(&queues, seed).await?;
     crowds_survive(&queues, seed).await?;
     others_do_what_they_say(&queues[0]).await?;
-    if wishes.in_capsule_max as usize >= BLOCK {
-        refusals_leave_the_queue_whole(&queues[0], &controller).await?;
-    }
+    refusals_leave_the_queue_whole(&queues[0], &controller).await?;
     drop(queues);
     controller.shut_down().await
 }

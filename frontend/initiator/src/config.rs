@@ -68,7 +68,8 @@ pub struct HostConfig {
     pub keep_alive: Duration,
     /// Submission queue flow control.
     pub flow_control: FlowControl,
-    /// Most data that a write sends in its capsule, in bytes; cut to what the controller takes.
+    /// Most data that a write sends in its capsule, in bytes; cut to what the controller takes. Leave it at
+    /// that: Linux's target never asks for the data of a write that would have fitted the capsule.
     pub in_capsule_max: u32,
     /// R2Ts that a controller may have outstanding for one command, 1 or more.
     pub r2t_max: u32,
