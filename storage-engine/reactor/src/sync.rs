@@ -42,16 +42,20 @@ impl Notify {
 
     /// Wakes one waiter, or stores one permit.
     pub fn notify_one(&self) {
+        if !self.notify_waiter() {
+            self.permit.set(true);
+        }
+    }
+
+    /// Wakes the longest waiting task; false, and nothing is stored, if none waits.
+    pub fn notify_waiter(&self) -> bool {
         loop {
-            let Some(waiter) = self.waiting.borrow_mut().pop_front() else {
-                self.permit.set(true);
-                return;
-            };
+            let Some(waiter) = self.waiting.borrow_mut().pop_front() else { return false };
             // One reference is ours; without a second the waiter has gone.
             if Rc::strong_count(&waiter) > 1 {
                 waiter.woken.set(true);
                 waiter.waker.borrow().wake_by_ref();
-                return;
+                return true;
             }
         }
     }
@@ -122,6 +126,45 @@ impl Drop for Notified<'_> {
         // A wake-up that nobody will see goes to the next.
         if self.waiter.take().is_some_and(|waiter| waiter.woken.get()) {
             self.notify.notify_one();
+        }
+    }
+}
+
+/// A line in which tasks of a core stand: one at a time has its turn, strictly in the order in which they came.
+#[derive(Debug, Default)]
+pub struct Line {
+    busy: Cell<bool>,
+    /// Told when a turn is handed on; whoever is told has it.
+    freed: Notify,
+}
+
+/// A turn in a [`Line`], until it is dropped.
+#[derive(Debug)]
+#[must_use = "the turn ends when this is dropped"]
+pub struct Turn<'a> {
+    line: &'a Line,
+}
+
+impl Line {
+    /// Nobody stands in it.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Waits for one's turn.
+    pub async fn turn(&self) -> Turn<'_> {
+        if self.busy.replace(true) {
+            // The turn is handed on while `busy`, so no newcomer can take it in between.
+            self.freed.notified().await;
+        }
+        Turn { line: self }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if !self.line.freed.notify_waiter() {
+            self.line.busy.set(false);
         }
     }
 }

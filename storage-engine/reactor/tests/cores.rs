@@ -11,8 +11,8 @@ use std::time::Duration;
 use ashlar_reactor::mailbox::{SendError, mailbox};
 use ashlar_reactor::net::{Gather, Listener, Stream, StreamOptions};
 use ashlar_reactor::{
-    BufferCounts, CoreId, Cores, CoresConfig, Error, IoBuf, Notify, next_turn, sleep, spawn, spawn_join,
-    spawn_now, stop_requested, timeout, yield_now,
+    BufferCounts, CoreId, Cores, CoresConfig, Error, IoBuf, Line, Notify, next_turn, sleep, spawn,
+    spawn_join, spawn_now, stop_requested, timeout, yield_now,
 };
 
 const DRAIN: Duration = Duration::from_secs(20);
@@ -324,6 +324,36 @@ fn whoever_waits_for_a_buffer_is_served_in_turn_also_from_another_core() {
         assert_eq!(*order.borrow(), [0, 1]);
         drop(second);
         assert!(IoBuf::wait(128 * 1024 + 1).await.is_none(), "larger than any buffer");
+    });
+    cores.stop(DRAIN).expect("nothing is left over");
+}
+
+#[test]
+fn a_line_serves_in_order_also_past_those_who_left() {
+    let cores = cores(1);
+    on_core(&cores, 0, || async {
+        let line = Rc::new(Line::new());
+        let order = Rc::new(std::cell::RefCell::new(Vec::new()));
+        let first = line.turn().await;
+        let stand = |number: u32| {
+            let (line, order) = (Rc::clone(&line), Rc::clone(&order));
+            spawn_join(async move {
+                let _turn = line.turn().await;
+                order.borrow_mut().push(number);
+                yield_now().await;
+            })
+        };
+        let one = stand(1);
+        assert!(timeout(Duration::from_millis(1), line.turn()).await.is_err(), "somebody has the turn");
+        let two = stand(2);
+        yield_now().await;
+        drop(first);
+        let three = stand(3);
+        for task in [one, two, three] {
+            task.await.expect("the task ends");
+        }
+        assert_eq!(*order.borrow(), [1, 2, 3]);
+        drop(timeout(DRAIN, line.turn()).await.expect("nobody stands in it"));
     });
     cores.stop(DRAIN).expect("nothing is left over");
 }

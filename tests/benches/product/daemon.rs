@@ -94,17 +94,18 @@ impl Daemon {
     /// Reads the core's counters from the metrics.
     pub(crate) fn core_time(&self) -> Result<CoreTime, BenchError> {
         Ok(CoreTime {
-            busy_s: self.metric("ashlar_core_busy_seconds_total")?,
-            system_calls: self.metric("ashlar_core_system_calls_total")?,
+            busy_s: self.metric("ashlar_core_time_seconds_total", "state=\"busy\"")?,
+            system_calls: self.metric("ashlar_core_syscalls_total", "")?,
         })
     }
 
-    /// A metric, summed over its labels.
-    pub(crate) fn metric(&self, name: &str) -> Result<f64, BenchError> {
+    /// A metric, summed over all series whose labels contain `label`.
+    pub(crate) fn metric(&self, name: &str, label: &str) -> Result<f64, BenchError> {
         let text = self.scrape().map_err(io("reading the daemon's metrics"))?;
         let values: Vec<f64> = text
             .lines()
             .filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])))
+            .filter(|line| line.contains(label))
             .filter_map(|line| line.rsplit(' ').next()?.parse().ok())
             .collect();
         if values.is_empty() {

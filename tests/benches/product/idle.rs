@@ -36,7 +36,7 @@ pub(crate) fn run(settings: &Settings) -> Result<(), BenchError> {
     // Four controllers of 24 queues and an admin queue each: a hundred connections that are alive but silent.
     let hosts: Vec<_> = (0..4).map(|_| daemon.hold_connections(settings, 24)).collect::<Result<_, _>>()?;
     let started = Instant::now();
-    while daemon.metric("ashlar_connections")? < 100.0 {
+    while daemon.metric("ashlar_connections", "")? < 100.0 {
         if started.elapsed() > CONNECT_LIMIT {
             return Err(BenchError::Output {
                 program: "ashlard's /metrics",

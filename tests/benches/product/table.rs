@@ -70,11 +70,10 @@ impl Point {
     fn arguments(&self) -> String {
         let nsid = if self.backend == "null" { 1 } else { 2 };
         let rw = if self.direction == Direction::Read { "read" } else { "write" };
-        let digests = if self.digests == Digests::On { "on" } else { "off" };
+        let digests = if self.digests == Digests::On { "--header-digest --data-digest" } else { "" };
         let flow = if self.flow_control == FlowControl::On { "on" } else { "off" };
         format!(
-            "--nsid {nsid} --rw {rw} --pattern random --size {} --depth {} --queues 1 --header-digest {digests} \
-             --data-digest {digests} --sq-flow-control {flow}",
+            "--nsid {nsid} --rw {rw} --pattern random --size {} --depth {} --queues 1 {digests} --sq-flow-control {flow}",
             self.bytes, self.depth
         )
     }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use ashlar_nvme::Status;
-use ashlar_reactor::Notify;
+use ashlar_reactor::{Line, Notify};
 
 /// Bytes of host data that one queue may have asked for by R2T, and bytes of large reads that it may be carrying out,
 /// at a time: 32 slices each, a tenth of a core's; or a thousand small writes. Alone it always gets one, so that each
@@ -13,17 +13,19 @@ const BYTES_MAX: u32 = 4 * 1024 * 1024;
 /// What a queue holds of one kind.
 pub(crate) struct Budget {
     used: Cell<u32>,
+    line: Line,
     room: Notify,
     ended: Cell<bool>,
 }
 
 impl Budget {
     pub(crate) fn new() -> Self {
-        Self { used: Cell::new(0), room: Notify::new(), ended: Cell::new(false) }
+        Self { used: Cell::new(0), line: Line::new(), room: Notify::new(), ended: Cell::new(false) }
     }
 
     /// Waits for the right to hold `bytes` bytes, which [`Allowance`] gives back. Those who wait are served in order.
     pub(crate) async fn take(&self, bytes: u32) -> Result<Allowance<'_>, Status> {
+        let _turn = self.line.turn().await;
         loop {
             if self.ended.get() {
                 return Err(Status::ABORTED_SQ_DELETION);

@@ -18,7 +18,7 @@ use ashlar_nvme::pdu::header::Framing;
 use ashlar_nvme::pdu::{C2hData, CapsuleResp, DigestUse, Direction, HeaderError, PduKind, R2t, TermReq};
 use ashlar_nvme::{CommandId, Cqe, Wire};
 use ashlar_reactor::net::{Gather, Stream};
-use ashlar_reactor::{Instant, Notify};
+use ashlar_reactor::{Instant, Line, Notify};
 
 use crate::backend::ReadData;
 use crate::limits::{SLICE_BYTES, UNSENT_BYTES_MAX};
@@ -55,7 +55,11 @@ pub(crate) struct Outbox {
     /// When the peer last took something, while something is being sent.
     progress: Cell<Instant>,
     sender: Cell<Option<Waker>>,
+    /// Told when there may be room: the first of each line waits for it, and the receiver.
     room: Notify,
+    headers: Line,
+    small: Line,
+    large: Line,
     life: Cell<Life>,
     /// Digest of the last all-zero payload: its length and sum.
     zeroes: Cell<(usize, u32)>,
@@ -72,6 +76,9 @@ impl Outbox {
             progress: Cell::default(),
             sender: Cell::new(None),
             room: Notify::new(),
+            headers: Line::new(),
+            small: Line::new(),
+            large: Line::new(),
             life: Cell::new(Life::Open),
             zeroes: Cell::new((0, 0)),
         }
@@ -103,40 +110,29 @@ impl Outbox {
     }
 
     /// Waits until the PDUs of one step of one command, with `payload` bytes of data, can be appended. They
-    /// must be appended before anything else is awaited.
+    /// must be appended before anything else is awaited. Small payloads and large ones stand in lines of their own.
     pub(crate) async fn room_for(&self, payload: usize) -> Result<(), Closed> {
-        let mut waited = false;
-        loop {
-            if self.life.get() != Life::Open {
-                return Err(Closed);
-            }
-            if self.fits(payload) {
-                if waited {
-                    // Whoever is next may fit, too.
-                    self.room.notify_one();
-                }
-                return Ok(());
-            }
-            waited = true;
-            self.room.notified().await;
-        }
+        let line = if payload <= SMALL_BYTES { &self.small } else { &self.large };
+        let _turn = line.turn().await;
+        self.wait_until(|| self.fits(payload)).await
     }
 
     /// Waits until one more PDU without data can be appended. It must be appended before anything else is
     /// awaited.
     pub(crate) async fn room_for_header(&self) -> Result<(), Closed> {
-        let mut waited = false;
+        let _turn = self.headers.turn().await;
+        self.wait_until(|| self.filling.borrow().as_ref().is_none_or(|gather| gather.has_room(HEADERS_MAX)))
+            .await
+    }
+
+    async fn wait_until(&self, fits: impl Fn() -> bool) -> Result<(), Closed> {
         loop {
             if self.life.get() != Life::Open {
                 return Err(Closed);
             }
-            if self.filling.borrow().as_ref().is_none_or(|gather| gather.has_room(HEADERS_MAX)) {
-                if waited {
-                    self.room.notify_one();
-                }
+            if fits() {
                 return Ok(());
             }
-            waited = true;
             self.room.notified().await;
         }
     }
@@ -146,7 +142,6 @@ impl Outbox {
         while self.is_over_limit() && self.life.get() == Life::Open {
             self.room.notified().await;
         }
-        self.room.notify_one();
     }
 
     fn with_gather<R>(&self, append: impl FnOnce(&mut Gather) -> R) -> R {
@@ -306,7 +301,7 @@ impl Outbox {
             self.bulk.set(0);
             self.sending.set(gather.remaining());
             // The next gather fills while this one is sent.
-            self.room.notify_one();
+            self.room.notify_all();
             while !gather.is_empty() {
                 self.progress.set(ashlar_reactor::now());
                 self.sending.set(gather.remaining());
@@ -321,7 +316,7 @@ impl Outbox {
             }
             self.sending.set(0);
             self.gathers.give(gather);
-            self.room.notify_one();
+            self.room.notify_all();
         }
     }
 }
