@@ -15,7 +15,7 @@ use crossbeam_queue::ArrayQueue;
 use crate::buffer::{Arena, BufferCounts};
 use crate::clock::Instant;
 use crate::core::Core;
-use crate::limits::{CANCEL_WAIT, SPIN_MAX};
+use crate::limits::{CANCEL_WAIT, CORE_NICE, SPIN_MAX};
 use crate::remote::Remote;
 use crate::spin::Spin;
 use crate::{CoreId, Error, sys};
@@ -204,6 +204,7 @@ impl Start {
         // Half a process would go on acknowledging writes that nobody carries out.
         let guard = AbortOnPanic(id);
         let set_up = || {
+            sys::prefer_this_thread(CORE_NICE);
             if let Some(cpu) = self.cpu {
                 sys::pin_to_cpu(cpu).map_err(|source| Error::Start {
                     core: id,

@@ -17,6 +17,10 @@ pub const TASKS_PER_TURN: usize = 512;
 /// Closures that wait to be run on a core. Only set-up and management use them.
 pub const INBOX_CAPACITY: usize = 1024;
 
+/// Niceness that a core's thread asks for. A core that is kept from running is late, and a late core closes its hosts'
+/// connections (PROTOCOL R9), so it goes before a machine's other work. It sleeps when it has nothing to do.
+pub const CORE_NICE: i32 = -10;
+
 /// Longest time a core polls before it sleeps. Waking a sleeping thread costs about 16 µs in a virtual
 /// machine; at depth 1 a round trip takes 10–40 µs, so 50 µs keeps such a host from ever paying it.
 pub const SPIN_MAX: Duration = Duration::from_micros(50);

@@ -49,6 +49,12 @@ pub(crate) fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     }
 }
 
+/// Asks the scheduler to prefer the calling thread; it may refuse.
+pub(crate) fn prefer_this_thread(nice: i32) {
+    // SAFETY: no memory is involved. Without the right to do so nothing changes.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+}
+
 /// Maps zeroed memory that belongs to nobody else.
 pub(crate) fn map_memory(bytes: usize) -> io::Result<NonNull<u8>> {
     // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
