@@ -166,6 +166,7 @@ fn everything(kernel: Kernel) -> Result<(), Box<dyn Error>> {
         "disconnects at last",
         "disconnects after changes",
         "disconnects both paths",
+        "disconnects what discovery named",
         "disconnects from the kernel",
     ] {
         assert!(report.held(last), "'{last}' did not run: {:?}", report.checks);

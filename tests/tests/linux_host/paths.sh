@@ -24,3 +24,10 @@ eventually "paths come back after the restart" live_paths 2
 dd if="$kept" of=/tmp/back bs=1M count=8 iflag=direct 2> /dev/null
 check "data survived the restart" cmp /tmp/back /tmp/random
 check "disconnects both paths" detach
+
+# What discovery says of where to connect is enough to connect.
+check "connects all that discovery names" nvme connect-all -t tcp -a $ADDRESS -s "$DISCOVERY_PORT" \
+    --hostnqn=$HOST_NQN --hostid=$HOST_ID
+eventually "both portals are paths" live_paths 2
+eventually "and lead to the disk" disk 1
+check "disconnects what discovery named" detach

@@ -76,7 +76,8 @@ fn entry(subtype: SubsystemType, nqn: &Nqn, address: SocketAddr, port_id: u16) -
         IpAddr::V6(_) => AddressFamily::Ipv6.code(),
     };
     entry.subtype = subtype.code();
-    entry.treq = SecureChannel::NotRequired.code() | TREQ_DISABLE_SQ_FLOW;
+    // Said to be not required, nvme-cli asks its kernel for one (NVME N13).
+    entry.treq = SecureChannel::NotSpecified.code() | TREQ_DISABLE_SQ_FLOW;
     entry.portid = U16::new(port_id);
     entry.cntlid = U16::new(Cntlid::DYNAMIC.0);
     entry.asqsz = U16::new(limits::ADMIN_QUEUE_ENTRIES_MAX);

@@ -72,9 +72,9 @@ fn a_host_sees_what_it_may_use_at_every_portal() {
 fn every_field_of_an_entry() {
     let fixture = Fixture::discovery(inventory([subsystem(SUBSYSTEM, [])], 1));
     let data = fixture.log(LogId::Discovery, 2048, 1024).data.expect("data");
-    // TCP, IPv4, NVM subsystem, no secure channel required and flow control can be disabled, port 1, dynamic
+    // TCP, IPv4, NVM subsystem, nothing said of a secure channel, flow control can be disabled, port 1, dynamic
     // controllers, 256 admin entries.
-    assert_eq!(data[..12], [3, 1, 2, 6, 1, 0, 0xFF, 0xFF, 0, 1, 0, 0]);
+    assert_eq!(data[..12], [3, 1, 2, 4, 1, 0, 0xFF, 0xFF, 0, 1, 0, 0]);
     assert!(data[12..32].iter().all(|byte| *byte == 0));
     assert_eq!(data[32..64], *format!("{:32}", "4420").as_bytes());
     assert!(data[64..256].iter().all(|byte| *byte == 0));
