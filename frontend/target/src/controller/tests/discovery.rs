@@ -72,8 +72,8 @@ fn a_host_sees_what_it_may_use_at_every_portal() {
 fn every_field_of_an_entry() {
     let fixture = Fixture::discovery(inventory([subsystem(SUBSYSTEM, [])], 1));
     let data = fixture.log(LogId::Discovery, 2048, 1024).data.expect("data");
-    // TCP, IPv4, NVM subsystem, nothing said of a secure channel, flow control can be disabled, port 1, dynamic
-    // controllers, 256 admin entries.
+    // TCP, IPv4, NVM subsystem, nothing said of a secure channel, flow control can be disabled, port 1,
+    // dynamic controllers, 256 admin entries.
     assert_eq!(data[..12], [3, 1, 2, 4, 1, 0, 0xFF, 0xFF, 0, 1, 0, 0]);
     assert!(data[12..32].iter().all(|byte| *byte == 0));
     assert_eq!(data[32..64], *format!("{:32}", "4420").as_bytes());
@@ -84,7 +84,7 @@ fn every_field_of_an_entry() {
     assert!(data[768..].iter().all(|byte| *byte == 0));
     // The discovery subsystem itself: persistent connections, the same everywhere.
     let itself = fixture.log(LogId::Discovery, 1024, 1024).data.expect("data");
-    assert_eq!(itself[..12], [3, 1, 3, 6, 1, 0, 0xFF, 0xFF, 0, 1, 3, 0]);
+    assert_eq!(itself[..12], [3, 1, 3, 4, 1, 0, 0xFF, 0xFF, 0, 1, 3, 0]);
 }
 
 #[test]
