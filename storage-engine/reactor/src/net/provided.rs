@@ -1,9 +1,10 @@
 //! Receive buffers that all connections of a core share: the kernel takes one when data has arrived, so a
 //! connection that waits holds no memory.
 //!
-//! The kernel takes buffers in the order in which they are offered. If all were offered it would go round through all of
-//! that memory, and every receive would land outside the cache. So only a few are offered at a time, the ones that were
-//! used last; when that turns out to be too few for the receives of one turn, more are.
+//! The kernel takes buffers in the order in which they are offered. If all were offered it would go round
+//! through all of that memory, and every receive would land outside the cache. So only a few are offered at a
+//! time, the ones that were used last; when that turns out to be too few for the receives of one turn, more
+//! are.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -66,8 +67,8 @@ impl Provided {
         };
         let provided = Provided(Rc::new(shared));
         let address = entries.as_ptr() as u64;
-        // SAFETY: the entries are page-aligned, zeroed, and stay mapped until after the ring is closed (`Core`
-        // drops its ring first, and a `Received` cannot outlive the core's tasks).
+        // SAFETY: the entries are page-aligned, zeroed, and stay mapped until after the ring is closed
+        // (`Core` drops its ring first, and a `Received` cannot outlive the core's tasks).
         unsafe {
             ring.submitter().register_buf_ring_with_flags(address, PROVIDED_BUFFERS, GROUP, 0)?;
         }
@@ -89,8 +90,8 @@ impl Provided {
         self.0.returns.get()
     }
 
-    /// After the kernel found no buffer: ends when one was given back since `returns` was read, before the receive
-    /// was submitted. If none was, all are held by somebody who will give them back.
+    /// After the kernel found no buffer: ends when one was given back since `returns` was read, before the
+    /// receive was submitted. If none was, all are held by somebody who will give them back.
     pub(crate) async fn wait(&self, returns: u64) {
         let shared = &self.0;
         if !shared.spare.borrow().is_empty() {
@@ -125,8 +126,8 @@ impl Shared {
     fn offer(&self, index: u16) {
         let tail = self.tail.get();
         let at = (tail % PROVIDED_BUFFERS) as usize;
-        // SAFETY: `at` is within the ring; entries behind the tail belong to us. The tail shares memory with an
-        // unused field of the first entry, is aligned, and is read by the kernel only, with acquire.
+        // SAFETY: `at` is within the ring; entries behind the tail belong to us. The tail shares memory with
+        // an unused field of the first entry, is aligned, and is read by the kernel only, with acquire.
         unsafe {
             let entry = self.entries.add(at).as_mut();
             entry.set_addr(self.address(index).as_ptr() as u64);
