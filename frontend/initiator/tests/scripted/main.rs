@@ -646,7 +646,8 @@ fn closed_connection_ends_every_outstanding_command() {
         let other = queue.clone();
         let other = ashlar_reactor::spawn_join(async move { other.flush(NSID).await });
         let error = queue.flush(NSID).await.expect_err("it is lost");
-        assert!(matches!(error, HostError::ConnectionLost { .. }), "{error}");
+        let HostError::ConnectionLost { cause, .. } = error else { panic!("{error}") };
+        assert!(matches!(cause, Loss::ClosedByPeer | Loss::Io(_)), "{cause}");
         assert!(other.await.expect("it ran").expect_err("it is lost").is_lost());
         assert!(queue.is_lost());
     });

@@ -324,6 +324,8 @@ pub(crate) fn listen(
         let mut queue = accept(&listener, manners);
         assert_eq!(queue.accept_queue(), 1);
         io(&mut queue);
+        // The script's end is the connection's.
+        drop(queue);
         admin.rest();
     });
     (address, peer)
