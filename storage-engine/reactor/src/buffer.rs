@@ -194,7 +194,8 @@ impl Pool {
         self.free.borrow_mut()[class].push(index);
     }
 
-    /// Serves those who wait from what other cores gave back. Once per turn.
+    /// Serves those who wait: from what other cores gave back, and from what is free because those in front of them
+    /// have gone. Once per turn.
     pub(crate) fn serve_waiting(&self) {
         if self.waiters.get() == 0 {
             return;
@@ -202,7 +203,8 @@ impl Pool {
         let home = &self.arena.cores[self.core.index()];
         for class in 0..CLASS_BYTES.len() {
             while !self.waiting.borrow()[class].is_empty() {
-                let Some(index) = home.returned[class].pop() else { break };
+                let index = self.free.borrow_mut()[class].pop().or_else(|| home.returned[class].pop());
+                let Some(index) = index else { break };
                 self.give_back(class, index);
             }
         }

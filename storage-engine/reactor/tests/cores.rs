@@ -329,6 +329,23 @@ fn whoever_waits_for_a_buffer_is_served_in_turn_also_from_another_core() {
 }
 
 #[test]
+fn a_wait_that_was_given_up_holds_nobody_up() {
+    let cores = cores(1);
+    on_core(&cores, 0, || async {
+        let held = [IoBuf::take(128 * 1024).expect("first"), IoBuf::take(128 * 1024).expect("second")];
+        let mut gone = Box::pin(IoBuf::wait(128 * 1024));
+        assert!(timeout(Duration::from_millis(1), gone.as_mut()).await.is_err());
+        drop(gone);
+        let also_gone = spawn_join(timeout(Duration::from_millis(20), IoBuf::wait(128 * 1024)));
+        yield_now().await;
+        drop(held);
+        assert!(also_gone.await.expect("the task ends").is_ok(), "it was next");
+        assert!(timeout(DRAIN, IoBuf::wait(128 * 1024)).await.expect("buffers are free").is_some());
+    });
+    cores.stop(DRAIN).expect("nothing is left over");
+}
+
+#[test]
 fn a_line_serves_in_order_also_past_those_who_left() {
     let cores = cores(1);
     on_core(&cores, 0, || async {

@@ -139,9 +139,18 @@ fn numbers_never_go_back(cores: u16, writing: u16, pairing: u16) {
         async move { shared.open(CoreId(core), described).await.expect("it opens") }
     };
     let written = Arc::new(AtomicU64::new(0));
-    let (opening, done) = (opened(writing), Arc::clone(&written));
+    // As in a target, nobody works on a namespace before it is open on every core that uses it.
+    let open = Arc::new(AtomicU64::new(0));
+    let both_open = |open: Arc<AtomicU64>| async move {
+        open.fetch_add(1, Ordering::SeqCst);
+        while open.load(Ordering::SeqCst) < 2 {
+            yield_now().await;
+        }
+    };
+    let (opening, done, ready) = (opened(writing), Arc::clone(&written), both_open(Arc::clone(&open)));
     let writer = world.begin(writing, move |_| async move {
         let namespace = opening.await;
+        ready.await;
         for stamp in 1..=WRITES {
             let write = ranged(NvmOpcode::Write, 5, 1, BLOCK);
             let (status, _) = perform(&namespace, &write, block(stamp, 0), WriteCache::Enabled).await;
@@ -152,9 +161,10 @@ fn numbers_never_go_back(cores: u16, writing: u16, pairing: u16) {
             }
         }
     });
-    let opening = opened(pairing);
+    let (opening, ready) = (opened(pairing), both_open(open));
     let pairs = world.begin(pairing, move |_| async move {
         let namespace = opening.await;
+        ready.await;
         let mut succeeded = 0;
         loop {
             let before = written.load(Ordering::SeqCst);
