@@ -15,17 +15,41 @@ echo 4420 > $kernel/ports/1/addr_trsvcid
 ln -s $kernel/subsystems/nqn.kernel $kernel/ports/1/subsystems/
 check "connects to the kernel" nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.kernel --hostnqn=$HOST_NQN \
     --hostid=$HOST_ID
-eventually "the kernel's controller is there" test -c /dev/nvme0
-eventually "the kernel's namespace is there" test -b /dev/nvme0n1
 check "connects to the product" attach "$PORT_A"
-eventually "the product's controller is there" test -c /dev/nvme1
-eventually "the product's namespace is there" test -b /dev/nvme1n1
+# controller_of NQN, disk_of NQN: the numbers in their names need not agree.
+controller_of() {
+    controller_entry=$(dirname "$(grep -l "^$1\$" /sys/class/nvme/*/subsysnqn | grep -m 1 .)")
+    echo /dev/"${controller_entry##*/}"
+}
+disk_of() {
+    for disk_entry in /sys/block/nvme*; do
+        disk_name=${disk_entry##*/}
+        if [ -b /dev/"$disk_name" ] && [ "$(cat "$disk_entry"/device/subsysnqn)" = "$1" ] &&
+            [ "$(cat "$disk_entry"/nsid)" = 1 ]; then
+            echo /dev/"$disk_name"
+        fi
+    done | grep -m 1 .
+}
+eventually "the kernel's namespace is there" disk_of nqn.kernel
+eventually "the product's namespace is there" disk_of "$NQN"
+kernel_admin=$(controller_of nqn.kernel)
+kernel_io=$(disk_of nqn.kernel)
+product_admin=$(controller_of "$NQN")
+product_io=$(disk_of "$NQN")
 
-# status COMMAND...: the status of an nvme command, with DNR and without More.
+# status COMMAND...: the status of an nvme command, with DNR and without More. A command that found no connection
+# has none: a busy test machine may have made the node late, and then it is sent again.
 status() {
-    "$@" > /tmp/status.out 2>&1 && echo success && return
-    sed -n 's/.*(0x\([0-9a-f]*\)).*/\1/p' /tmp/status.out | head -n 1 | while read -r code; do
-        printf '%x\n' $((0x$code & 0xdfff))
+    status_tries=0
+    while [ $status_tries -lt 300 ]; do
+        status_tries=$((status_tries + 1))
+        "$@" > /tmp/status.out 2>&1 && echo success && return
+        status_code=$(sed -n 's/.*(0x\([0-9a-f]*\)).*/\1/p' /tmp/status.out | head -n 1)
+        if [ -n "$status_code" ]; then
+            printf '%x\n' $((0x$status_code & 0xdfff))
+            return
+        fi
+        sleep 0.2
     done
 }
 # same NAME KIND ARGUMENTS...: an admin or io command to both.
@@ -34,11 +58,11 @@ same() {
     same_kind=$2
     shift 2
     case $same_kind in
-        admin) same_device= ;;
-        io) same_device=n1 ;;
+        admin) same_devices="$kernel_admin $product_admin" ;;
+        io) same_devices="$kernel_io $product_io" ;;
     esac
-    same_kernel=$(status nvme "$same_kind-passthru" /dev/nvme0$same_device "$@")
-    same_product=$(status nvme "$same_kind-passthru" /dev/nvme1$same_device "$@")
+    same_kernel=$(status nvme "$same_kind-passthru" "${same_devices% *}" "$@")
+    same_product=$(status nvme "$same_kind-passthru" "${same_devices#* }" "$@")
     [ -n "$same_kernel" ] || same_kernel="no status"
     equal "same answer: $same_name" "$same_product" "$same_kernel"
 }
@@ -49,10 +73,10 @@ answers() {
     answers_kind=$3
     shift 3
     case $answers_kind in
-        admin) answers_device=/dev/nvme1 ;;
-        io) answers_device=/dev/nvme1n1 ;;
+        admin) answers_device=$product_admin ;;
+        io) answers_device=$product_io ;;
     esac
-    equal "answer: $answers_name" "$(status nvme "$answers_kind-passthru" $answers_device "$@")" "$answers_status"
+    equal "answer: $answers_name" "$(status nvme "$answers_kind-passthru" "$answers_device" "$@")" "$answers_status"
 }
 BLOCK="--namespace-id=1 --data-len=4096 --cdw12=0"
 ZEROES="--write --input-file=/dev/zero"
