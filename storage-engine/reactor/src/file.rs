@@ -10,8 +10,8 @@ use std::rc::Rc;
 use io_uring::{opcode, squeue, types};
 
 use crate::buffer::IoBuf;
-use crate::core::{self, Core};
-use crate::ops::{Completion, Op, no_cleanup};
+use crate::core;
+use crate::ops::{Op, close_descriptor, no_cleanup};
 use crate::sys;
 
 /// How to open a file.
@@ -94,12 +94,6 @@ impl Drop for Shared {
                 core.fixed_files.borrow_mut().push(slot);
             }
         });
-    }
-}
-
-fn close_descriptor(_: &Core, completion: Completion) {
-    if completion.result >= 0 {
-        drop(sys::adopt(completion.result));
     }
 }
 

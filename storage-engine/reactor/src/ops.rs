@@ -15,6 +15,7 @@ use std::task::{Context, Poll, Waker};
 use io_uring::{cqueue, opcode, squeue};
 
 use crate::core::{self, Core};
+use crate::sys;
 
 /// What the kernel said.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +35,13 @@ impl Completion {
 pub(crate) type Cleanup = fn(&Core, Completion);
 
 pub(crate) fn no_cleanup(_: &Core, _: Completion) {}
+
+/// For operations that make a descriptor.
+pub(crate) fn close_descriptor(_: &Core, completion: Completion) {
+    if completion.result >= 0 {
+        drop(sys::adopt(completion.result));
+    }
+}
 
 enum Slot {
     Vacant { next: u32 },

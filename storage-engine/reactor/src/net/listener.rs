@@ -8,9 +8,8 @@ use std::rc::Rc;
 
 use io_uring::{opcode, types};
 
-use crate::core::Core;
 use crate::net::Stream;
-use crate::ops::{Completion, StreamOp};
+use crate::ops::{StreamOp, close_descriptor};
 use crate::sys;
 
 /// Connections that wait in the kernel to be accepted.
@@ -26,12 +25,6 @@ pub struct Listener {
 impl std::fmt::Debug for Listener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Listener").field("address", &self.address).finish_non_exhaustive()
-    }
-}
-
-fn close_descriptor(_: &Core, completion: Completion) {
-    if completion.result >= 0 {
-        drop(sys::adopt(completion.result));
     }
 }
 
