@@ -40,7 +40,7 @@ impl Observer {
         let start_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let busy_ns = Mutex::new(vec![0; cores.count()]);
         let counts = Mutex::new(NodeCounts { start_s, ..NodeCounts::default() });
-        Self { cores, target, started: Instant::read(), counts, busy_ns }
+        Self { cores, target, started: ashlar_reactor::clock::read(), counts, busy_ns }
     }
 
     /// The configuration of the start was applied.
@@ -74,7 +74,7 @@ impl Observer {
     async fn core(&self, core: CoreId) -> CoreSnapshot {
         // A sleeping core tells how long it slept when it wakes.
         self.answers(core, FRESH).await;
-        let elapsed_ns = u64::try_from(Instant::read().since(self.started).as_nanos()).unwrap_or(u64::MAX);
+        let elapsed_ns = u64::try_from(ashlar_reactor::clock::read().since(self.started).as_nanos()).unwrap_or(u64::MAX);
         let counters = self.cores.counters(core);
         let now = elapsed_ns.saturating_sub(counters.spin_ns).saturating_sub(counters.sleep_ns);
         let mut told = lock(&self.busy_ns);

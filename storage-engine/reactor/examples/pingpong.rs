@@ -79,7 +79,7 @@ async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
 
 async fn ask(address: SocketAddr, depth: usize, time: Duration) -> std::io::Result<u64> {
     let stream = Stream::connect(&address, StreamOptions::default()).await?;
-    let end = Instant::read() + time;
+    let end = ashlar_reactor::clock::read() + time;
     let mut gather = Box::new(Gather::new());
     let (mut to_send, mut carried, mut answered) = (depth, 0, 0u64);
     while ashlar_reactor::now() < end {

@@ -149,7 +149,7 @@ impl Core {
             tasks: RefCell::default(),
             vacant: RefCell::default(),
             recycled: RefCell::default(),
-            now: Cell::new(Instant::read()),
+            now: Cell::new(crate::clock::read()),
             urgent: Cell::new(false),
             bell_value: Box::new(Cell::new(0)),
             bell_armed: Cell::new(false),
@@ -294,7 +294,7 @@ impl Core {
         self.run_queue.borrow_mut().clear();
         self.next_turn.borrow_mut().clear();
         self.cancel_bell();
-        let deadline = Instant::read() + wait;
+        let deadline = crate::clock::read() + wait;
         while self.ops.borrow().live() > 0 && self.now() < deadline {
             self.sleep_in_kernel(Some(deadline));
             self.read_clock();
@@ -324,11 +324,11 @@ impl Core {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        let before = Instant::read();
+        let before = crate::clock::read();
         let found = spin.look(before, deadline, || {
             self.wants_enter() || self.has_completions() || self.remote.has_work()
         });
-        let after = Instant::read();
+        let after = crate::clock::read();
         add(&self.counts.spin_ns, (after - before).as_nanos() as u64);
         if self.wants_enter() {
             self.kernel(0, None);
@@ -344,13 +344,13 @@ impl Core {
         }
         self.sleep_in_kernel(deadline);
         self.remote.awake();
-        let slept = Instant::read() - after;
+        let slept = crate::clock::read() - after;
         spin.slept(slept);
         add(&self.counts.sleep_ns, slept.as_nanos() as u64);
     }
 
     fn sleep_in_kernel(&self, deadline: Option<Instant>) {
-        let limit = deadline.map(|deadline| deadline.since(Instant::read()).max(Duration::from_nanos(1)));
+        let limit = deadline.map(|deadline| deadline.since(crate::clock::read()).max(Duration::from_nanos(1)));
         self.kernel(1, limit);
     }
 
@@ -385,7 +385,7 @@ impl Core {
     }
 
     fn read_clock(&self) {
-        self.now.set(Instant::read());
+        self.now.set(crate::clock::read());
     }
 
     fn fire_timers(&self) {

@@ -152,7 +152,7 @@ impl Cores {
     }
 
     fn stop_all(&mut self, drain: Duration) -> Result<(), Error> {
-        self.drain_until.store((Instant::read() + drain).as_ns(), Ordering::Release);
+        self.drain_until.store((crate::clock::read() + drain).as_ns(), Ordering::Release);
         for remote in self.handle.remotes.iter() {
             remote.stopping.store(true, Ordering::Release);
             remote.nudge();

@@ -40,7 +40,7 @@ impl Spin {
                 }
                 std::hint::spin_loop();
             }
-            if Instant::read() >= end {
+            if crate::clock::read() >= end {
                 return false;
             }
         }

@@ -215,7 +215,7 @@ fn measure(args: &PerfArgs, host: &Host, plan: &Plan, cpus: &[Option<usize>]) ->
     }
     let flow_control = connect_queues(host, plan, &seen.ticket, cpus.len())?;
 
-    let start = Instant::read() + LEAD;
+    let start = ashlar_reactor::clock::read() + LEAD;
     let window = Window { start, measure: start + args.warmup, end: start + args.warmup + args.time };
     let live: Vec<Arc<Live>> = cpus.iter().map(|_| Arc::default()).collect();
     let (tallies, counters) = drive(host, plan, area, window, &live)?;
@@ -343,8 +343,8 @@ fn drive(
             }
         })
     };
-    std::thread::sleep(window.measure.since(Instant::read()));
-    let measured_from = Instant::read();
+    std::thread::sleep(window.measure.since(ashlar_reactor::clock::read()));
+    let measured_from = ashlar_reactor::clock::read();
     counted.before = counters();
 
     let mut ran: Vec<Ran> = Vec::new();
@@ -356,7 +356,7 @@ fn drive(
         }
     }
     counted.after = counters();
-    counted.seconds = Instant::read().since(measured_from).as_secs_f64();
+    counted.seconds = ashlar_reactor::clock::read().since(measured_from).as_secs_f64();
     ended.store(true, Ordering::Relaxed);
     watcher.thread().unpark();
     // It only draws.

@@ -254,7 +254,7 @@ impl Run<'_> {
 
     fn write(&mut self) -> Outcome<Written> {
         let since = Instant::now();
-        let end = self.args.time.map(|time| ashlar_reactor::Instant::read() + time);
+        let end = self.args.time.map(|time| ashlar_reactor::clock::read() + time);
         let before = self.done.bytes();
         let total = match self.args.time {
             None => Some(self.field.length.saturating_mul(u64::from(self.args.passes))),
