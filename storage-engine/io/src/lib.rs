@@ -6,6 +6,7 @@
 //! between threads but [`Data`], which may be written by another core's disk.
 
 mod buffer;
+mod bug;
 mod clock;
 mod disk;
 pub mod sync;
@@ -14,6 +15,7 @@ use std::future::Future;
 use std::time::Duration;
 
 pub use buffer::{BLOCK_BYTES, Buffer, Data};
+pub use bug::{Bug, UnknownBug};
 pub use clock::Instant;
 pub use disk::{Disk, DiskError, DiskGeometry, DiskOperation, Tearing};
 
@@ -45,4 +47,11 @@ pub trait World: Clone + 'static {
 
     /// Blocks of the largest buffer, at least 32.
     const MAX_BUFFER_BLOCKS: usize;
+
+    /// The rule that `bug` breaks is left out here. The simulator's world alone can say so; in every other this is
+    /// the constant false, and the code behind it is not compiled in.
+    #[inline(always)]
+    fn bug(&self, _bug: Bug) -> bool {
+        false
+    }
 }
