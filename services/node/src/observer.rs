@@ -74,7 +74,8 @@ impl Observer {
     async fn core(&self, core: CoreId) -> CoreSnapshot {
         // A sleeping core tells how long it slept when it wakes.
         self.answers(core, FRESH).await;
-        let elapsed_ns = u64::try_from(ashlar_reactor::clock::read().since(self.started).as_nanos()).unwrap_or(u64::MAX);
+        let elapsed_ns =
+            u64::try_from(ashlar_reactor::clock::read().since(self.started).as_nanos()).unwrap_or(u64::MAX);
         let counters = self.cores.counters(core);
         let now = elapsed_ns.saturating_sub(counters.spin_ns).saturating_sub(counters.sleep_ns);
         let mut told = lock(&self.busy_ns);

@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use ashlar_reactor::net::{Gather, Listener, Stream, StreamOptions};
-use ashlar_reactor::{CoreId, Cores, CoresConfig, Instant, spawn_now};
+use ashlar_reactor::{CoreId, Cores, CoresConfig, spawn_now};
 
 const REQUEST: usize = 72;
 const HEADER: usize = 24;

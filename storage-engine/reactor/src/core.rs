@@ -350,7 +350,8 @@ impl Core {
     }
 
     fn sleep_in_kernel(&self, deadline: Option<Instant>) {
-        let limit = deadline.map(|deadline| deadline.since(crate::clock::read()).max(Duration::from_nanos(1)));
+        let limit =
+            deadline.map(|deadline| deadline.since(crate::clock::read()).max(Duration::from_nanos(1)));
         self.kernel(1, limit);
     }
 

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-pub use ashlar_io::sync::{Line, Notify, Notified, Turn};
+pub use ashlar_io::sync::{Line, Notified, Notify, Turn};
 
 /// A task's result, to be awaited on the same core. Dropping it lets the task go on.
 pub struct JoinHandle<T> {

@@ -33,7 +33,12 @@ impl TargetShared {
     pub(crate) fn new(cores: CoresHandle) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let places = Places::new(cores.count());
-        Arc::new(Self { id: NEXT.fetch_add(1, Ordering::Relaxed), cores, places, started: ashlar_reactor::clock::read() })
+        Arc::new(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            cores,
+            places,
+            started: ashlar_reactor::clock::read(),
+        })
     }
 
     /// The core that owns a controller: the number says it.

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use ashlar_initiator::{Controller, FlowControl, IoQueue, Namespace, Ticket};
 use ashlar_nvme::{Nsid, Qid};
-use ashlar_reactor::{CoreCounters, CoreId, Instant, spawn_join};
+use ashlar_reactor::{CoreCounters, CoreId, spawn_join};
 use clap::Args;
 
 use self::plan::{GroupSpec, Load, Pattern, Plan, Rw};
