@@ -4,10 +4,11 @@
 //! |---|---|
 //! | [`ids`] | segments, shards, extents, blocks, versions |
 //! | [`checksum`] | stored checksums |
-//! | `format` | what stands on the device, byte by byte (`docs/on-disk-format.md`) |
+//! | [`format`] | what stands on the device, byte by byte (`docs/on-disk-format.md`) |
 //! | [`lane`] | the part of a device that one core owns |
 
 pub mod checksum;
+pub mod format;
 pub mod ids;
 pub mod lane;
 
