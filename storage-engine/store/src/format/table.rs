@@ -7,6 +7,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 use super::block::{self, BadBlock, BlockKind, HEADER_BYTES, PageRef, Place, bad_field};
 use super::layout::{ENTRIES_PER_PAGE, Layout, Slab};
 use crate::ids::{ExtentId, SegmentId, Version};
+use crate::lane::ShardSlot;
 
 /// Bytes of an entry.
 pub const ENTRY_BYTES: usize = size_of::<RawEntry>();
@@ -37,6 +38,8 @@ pub struct Entry {
 pub struct Held {
     /// The extent of a segment.
     pub extent: ExtentId,
+    /// The shard that it belongs to, by its slot in the root.
+    pub shard: ShardSlot,
     /// Version of its last change.
     pub last: Version,
     /// It may be written without a further record (design §6).
@@ -68,7 +71,8 @@ struct RawEntry {
     sequence: U64,
     page_generation: U64,
     page_crc: U32,
-    reserved_end: [u8; 12],
+    shard: U32,
+    reserved_end: [u8; 8],
 }
 
 const _: () = assert!(size_of::<RawEntry>() == 64, "an entry is 64 bytes");
@@ -88,6 +92,7 @@ impl From<&Entry> for RawEntry {
             raw.volume = held.extent.segment.volume.into_bytes();
             raw.segment = held.extent.segment.index.into();
             raw.index = held.extent.index.into();
+            raw.shard = held.shard.0.into();
             raw.epoch = held.last.epoch.into();
             raw.sequence = held.last.sequence.into();
             raw.state = STATE_ALLOCATED;
@@ -116,6 +121,7 @@ impl RawEntry {
                 let segment = SegmentId { volume: Uuid::from_bytes(self.volume), index: self.segment.get() };
                 Some(Held {
                     extent: ExtentId { segment, index: self.index.get() },
+                    shard: ShardSlot(self.shard.get()),
                     last: Version { epoch: self.epoch.get(), sequence: self.sequence.get() },
                     open: self.flags & FLAG_OPEN != 0,
                     suspect: self.flags & FLAG_SUSPECT != 0,
