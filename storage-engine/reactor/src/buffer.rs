@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::task::{Poll, Waker};
 
 use crossbeam_queue::ArrayQueue;
@@ -54,6 +54,10 @@ impl BufferCounts {
         [self.blocks, self.capsules, self.slices][class]
     }
 
+    fn buffers(self) -> usize {
+        (0..CLASS_BYTES.len()).map(|class| self.of(class) as usize).sum()
+    }
+
     fn bytes(self) -> usize {
         (0..CLASS_BYTES.len()).map(|class| self.of(class) as usize * CLASS_BYTES[class]).sum()
     }
@@ -64,6 +68,9 @@ pub(crate) struct Arena {
     base: NonNull<u8>,
     counts: BufferCounts,
     cores: Vec<Home>,
+    /// For each buffer, how many hold it frozen (see `frozen`): one count each for all of its life, so that sharing a
+    /// buffer allocates nothing.
+    holders: Box<[AtomicU32]>,
 }
 
 /// Where a core's buffers come back to from elsewhere.
@@ -92,7 +99,8 @@ impl Arena {
                 remote: Arc::clone(remote),
             })
             .collect();
-        Ok(Self { base, counts, cores })
+        let holders = (0..counts.buffers() * remotes.len()).map(|_| AtomicU32::new(0)).collect();
+        Ok(Self { base, counts, cores, holders })
     }
 
     /// One part per core, to be registered with every ring; a part's index is its core's number.
@@ -116,6 +124,14 @@ impl Arena {
         let offset = core.index() * self.counts.bytes() + before + index as usize * CLASS_BYTES[class];
         // SAFETY: `index` is below the class's count, so the offset is within the mapping.
         unsafe { self.base.add(offset) }
+    }
+}
+
+impl Arena {
+    /// Number of a buffer among all.
+    fn number(&self, core: CoreId, class: usize, index: u32) -> usize {
+        let before: usize = (0..class).map(|smaller| self.counts.of(smaller) as usize).sum();
+        core.index() * self.counts.buffers() + before + index as usize
     }
 }
 
@@ -320,6 +336,18 @@ impl IoBuf {
 
     pub(crate) fn pointer(&self) -> *mut u8 {
         self.address.as_ptr()
+    }
+
+    /// The arena's count of those who hold this buffer frozen; `None` for a buffer from the heap. It lives as long as
+    /// the buffer.
+    pub(crate) fn holders(&self) -> Option<NonNull<AtomicU32>> {
+        if self.class == HEAP {
+            return None;
+        }
+        // SAFETY: the arena outlives its buffers.
+        let arena = unsafe { &*self.arena };
+        let number = arena.number(self.owner, self.class as usize, self.index);
+        arena.holders.get(number).map(NonNull::from)
     }
 
     /// Index of the registered part that the buffer lies in, for fixed reads and writes on the current core.

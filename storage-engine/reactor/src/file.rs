@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -11,6 +11,7 @@ use io_uring::{opcode, squeue, types};
 
 use crate::buffer::IoBuf;
 use crate::core;
+use crate::frozen::{FrozenBuf, StableBytes};
 use crate::ops::{Op, close_descriptor, no_cleanup};
 use crate::sys;
 
@@ -119,7 +120,12 @@ impl File {
         };
         let (completion, _) = op.await;
         completion.value()?;
-        let fd = sys::adopt(completion.result);
+        Ok(File::adopt(sys::adopt(completion.result)))
+    }
+
+    /// Uses what is open already on the current core. Descriptors of one open file can be used by several cores at the
+    /// same time: a lock or an exclusive opening that belongs to it then ends only with the last operation of all.
+    pub fn adopt(fd: OwnedFd) -> File {
         let slot = core::with(|core| {
             let slot = core.fixed_files.borrow_mut().pop()?;
             let update =
@@ -130,33 +136,12 @@ impl File {
             core.fixed_files.borrow_mut().push(slot);
             None
         });
-        Ok(File { shared: Rc::new(Shared { fd, slot }) })
+        File { shared: Rc::new(Shared { fd, slot }) }
     }
 
     /// Size and alignment. Reads sysfs for a block device: for set-up, not for the hot path.
     pub fn geometry(&self) -> io::Result<Geometry> {
-        let fd = self.shared.fd.as_fd();
-        let Some(number) = sys::block_device_number(fd)? else {
-            let bytes = std::fs::File::from(fd.try_clone_to_owned()?).metadata()?.len();
-            return Ok(Geometry {
-                kind: FileKind::Regular,
-                bytes,
-                logical_block_bytes: 4096,
-                physical_block_bytes: 4096,
-                volatile_cache: true,
-                discard: true,
-            });
-        };
-        let (bytes, logical_block_bytes, physical_block_bytes) = sys::block_device_geometry(fd)?;
-        let attribute = |name| sys::queue_attribute(number, name);
-        Ok(Geometry {
-            kind: FileKind::BlockDevice,
-            bytes,
-            logical_block_bytes,
-            physical_block_bytes,
-            volatile_cache: attribute("write_cache").is_none_or(|mode| mode != "write through"),
-            discard: attribute("discard_max_bytes").is_some_and(|most| most != "0"),
-        })
+        geometry(self.shared.fd.as_fd())
     }
 
     /// Sets a regular file's size.
@@ -164,14 +149,12 @@ impl File {
         std::fs::File::from(self.shared.fd.try_clone()?).set_len(bytes)
     }
 
-    fn entry(
-        &self,
-        fixed: impl FnOnce(types::Fixed) -> squeue::Entry,
-        plain: impl FnOnce(types::Fd) -> squeue::Entry,
-    ) -> squeue::Entry {
+    /// What `build` makes of the file's descriptor, or of its slot in the ring's table if it has one.
+    fn entry(&self, build: impl FnOnce(types::Fd) -> squeue::Entry) -> squeue::Entry {
         match self.shared.slot {
-            Some(slot) => fixed(types::Fixed(slot)),
-            None => plain(types::Fd(self.shared.fd.as_raw_fd())),
+            // A slot is named where a descriptor is, and told apart by the flag.
+            Some(slot) => build(types::Fd(slot as i32)).flags(squeue::Flags::FIXED_FILE),
+            None => build(types::Fd(self.shared.fd.as_raw_fd())),
         }
     }
 
@@ -182,17 +165,11 @@ impl File {
         // them.
         let op = unsafe {
             Op::submit(resource, no_cleanup, |(buffer, _)| {
-                let (at, len, index) = (buffer.pointer(), buffer.len() as u32, buffer.fixed_index());
-                match index {
-                    Some(index) => self.entry(
-                        |fd| opcode::ReadFixed::new(fd, at, len, index).offset(offset).build(),
-                        |fd| opcode::ReadFixed::new(fd, at, len, index).offset(offset).build(),
-                    ),
-                    None => self.entry(
-                        |fd| opcode::Read::new(fd, at, len).offset(offset).build(),
-                        |fd| opcode::Read::new(fd, at, len).offset(offset).build(),
-                    ),
-                }
+                let (at, len) = (buffer.pointer(), buffer.len() as u32);
+                self.entry(|fd| match buffer.fixed_index() {
+                    Some(index) => opcode::ReadFixed::new(fd, at, len, index).offset(offset).build(),
+                    None => opcode::Read::new(fd, at, len).offset(offset).build(),
+                })
             })
         };
         let (completion, (buffer, _)) = op.await;
@@ -207,30 +184,40 @@ impl File {
         offset: u64,
         durability: Durability,
     ) -> (io::Result<usize>, IoBuf) {
+        self.write(buffer, offset, durability).await
+    }
+
+    /// As [`File::write_at`], for bytes that others may be writing elsewhere at the same time.
+    pub async fn write_frozen_at(
+        &self,
+        buffer: FrozenBuf,
+        offset: u64,
+        durability: Durability,
+    ) -> io::Result<usize> {
+        self.write(buffer, offset, durability).await.0
+    }
+
+    async fn write<B: StableBytes>(
+        &self,
+        buffer: B,
+        offset: u64,
+        durability: Durability,
+    ) -> (io::Result<usize>, B) {
         let flags = match durability {
             Durability::Cached => 0,
             Durability::Through => libc::RWF_DSYNC,
         };
         let resource = (buffer, Rc::clone(&self.shared));
-        // SAFETY: as in `read_at`.
+        // SAFETY: the bytes stay where they are while the operation owns the buffer, by `StableBytes`.
         let op = unsafe {
             Op::submit(resource, no_cleanup, |(buffer, _)| {
-                let (at, len, index) =
-                    (buffer.pointer().cast_const(), buffer.len() as u32, buffer.fixed_index());
-                match index {
-                    Some(index) => self.entry(
-                        |fd| {
-                            opcode::WriteFixed::new(fd, at, len, index).offset(offset).rw_flags(flags).build()
-                        },
-                        |fd| {
-                            opcode::WriteFixed::new(fd, at, len, index).offset(offset).rw_flags(flags).build()
-                        },
-                    ),
-                    None => self.entry(
-                        |fd| opcode::Write::new(fd, at, len).offset(offset).rw_flags(flags).build(),
-                        |fd| opcode::Write::new(fd, at, len).offset(offset).rw_flags(flags).build(),
-                    ),
-                }
+                let (at, len) = buffer.stable_bytes();
+                self.entry(|fd| match buffer.registered_part() {
+                    Some(part) => {
+                        opcode::WriteFixed::new(fd, at, len, part).offset(offset).rw_flags(flags).build()
+                    }
+                    None => opcode::Write::new(fd, at, len).offset(offset).rw_flags(flags).build(),
+                })
             })
         };
         let (completion, (buffer, _)) = op.await;
@@ -242,11 +229,7 @@ impl File {
         // SAFETY: a sync names no memory.
         let op = unsafe {
             Op::submit(Rc::clone(&self.shared), no_cleanup, |_| {
-                let data = types::FsyncFlags::DATASYNC;
-                self.entry(
-                    |fd| opcode::Fsync::new(fd).flags(data).build(),
-                    |fd| opcode::Fsync::new(fd).flags(data).build(),
-                )
+                self.entry(|fd| opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build())
             })
         };
         op.await.0.value().map(drop)
@@ -262,12 +245,34 @@ impl File {
         // SAFETY: no memory is named.
         let op = unsafe {
             Op::submit(Rc::clone(&self.shared), no_cleanup, |_| {
-                self.entry(
-                    |fd| opcode::Fallocate::new(fd, len).offset(offset).mode(mode).build(),
-                    |fd| opcode::Fallocate::new(fd, len).offset(offset).mode(mode).build(),
-                )
+                self.entry(|fd| opcode::Fallocate::new(fd, len).offset(offset).mode(mode).build())
             })
         };
         op.await.0.value().map(drop)
     }
+}
+
+/// Size and alignment of what `fd` names.
+pub(crate) fn geometry(fd: BorrowedFd<'_>) -> io::Result<Geometry> {
+    let Some(number) = sys::block_device_number(fd)? else {
+        let bytes = std::fs::File::from(fd.try_clone_to_owned()?).metadata()?.len();
+        return Ok(Geometry {
+            kind: FileKind::Regular,
+            bytes,
+            logical_block_bytes: 4096,
+            physical_block_bytes: 4096,
+            volatile_cache: true,
+            discard: true,
+        });
+    };
+    let (bytes, logical_block_bytes, physical_block_bytes) = sys::block_device_geometry(fd)?;
+    let attribute = |name| sys::queue_attribute(number, name);
+    Ok(Geometry {
+        kind: FileKind::BlockDevice,
+        bytes,
+        logical_block_bytes,
+        physical_block_bytes,
+        volatile_cache: attribute("write_cache").is_none_or(|mode| mode != "write through"),
+        discard: attribute("discard_max_bytes").is_some_and(|most| most != "0"),
+    })
 }

@@ -11,8 +11,9 @@
 //! | `task` | a future behind a header; wakers |
 //! | `ops` | operations in flight, as futures |
 //! | `remote`, [`mailbox`] | what other threads may touch |
-//! | [`buffer`] | aligned, registered buffers |
+//! | [`buffer`], `frozen` | aligned, registered buffers; shared ones |
 //! | [`file`], [`net`] | files, block devices, TCP |
+//! | [`world`] | disks and the rest of what the storage engine asks for |
 //! | [`sync`], [`timer`], [`clock`] | waiting: for one another, for a moment |
 
 #![allow(unsafe_code, reason = "the one crate that talks to the kernel; every use argues its safety")]
@@ -27,6 +28,7 @@ mod core;
 mod cores;
 mod error;
 pub mod file;
+mod frozen;
 pub mod limits;
 pub mod mailbox;
 pub mod net;
@@ -37,12 +39,14 @@ pub mod sync;
 mod sys;
 mod task;
 pub mod timer;
+pub mod world;
 
 pub use buffer::{BufferCounts, IoBuf};
 pub use clock::Instant;
 pub use cores::{CoreCounters, Cores, CoresConfig, CoresHandle, Reply};
 pub use error::Error;
 pub use file::{File, FileKind, Geometry, OpenOptions};
+pub use frozen::FrozenBuf;
 pub use sync::{JoinHandle, Line, Notify, next_turn, spawn_join, yield_now};
 pub use timer::{Elapsed, sleep, sleep_until, timeout};
 

@@ -242,3 +242,19 @@ pub(crate) fn queue_attribute(device: (u32, u32), name: &str) -> Option<String> 
         .or_else(|| read(format!("{base}/../queue/{name}")))
         .map(|text| text.trim().to_owned())
 }
+
+/// One line of a block device's own folder in sysfs, such as where a partition starts.
+pub(crate) fn device_attribute(device: (u32, u32), name: &str) -> Option<String> {
+    let path = format!("/sys/dev/block/{}:{}/{name}", device.0, device.1);
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+/// Sixty-four random bits from the kernel.
+pub(crate) fn random() -> u64 {
+    let mut bits = 0u64;
+    // SAFETY: the buffer is eight valid bytes.
+    let got = unsafe { libc::getrandom((&raw mut bits).cast(), mem::size_of::<u64>(), 0) };
+    // So few bytes are never refused once the system is up (getrandom(2)).
+    assert_eq!(got, mem::size_of::<u64>() as isize, "the kernel gives no random bits");
+    bits
+}
