@@ -268,41 +268,6 @@ fn hosts_that_stop_in_mid_transfer_leave_nothing_behind() {
 }
 
 #[test]
-fn an_aborted_write_may_still_send_its_data() {
-    const ABORT_REQUESTED: u16 = 0x007;
-    let rig = Rig::start(2);
-    let mut host = rig.host();
-    let mut io = host.io(1, 31, 0);
-    let capsule = io.capsule(&rw(1, 77, 0, 2, Sgl::Transport(1024)), &[]);
-    io.send(&capsule);
-    let r2t = io.pdu();
-    let mut abort = [0; 64];
-    abort[0] = 8;
-    abort[1] = 0x40;
-    abort[2] = 3;
-    abort[40] = 1;
-    abort[42] = 77;
-    let response = host.admin.command(&abort, &[]);
-    assert_eq!((response.status(), response.dw0() & 1), (0, 0), "aborted");
-    let aborted = io.pdu();
-    assert_eq!((aborted.response_cid(), aborted.status()), (77, ABORT_REQUESTED));
-    // The identifier is used again before the old data comes.
-    let capsule = io.capsule(&rw(1, 77, 8, 2, Sgl::Transport(1024)), &[]);
-    io.send(&capsule);
-    let second = io.pdu();
-    assert_ne!(second.ttag(), r2t.ttag(), "a tag that may still bring data is not used");
-    let late = io.h2c_data(77, r2t.ttag(), 0, &[1; 1024], true);
-    io.send(&late);
-    let data = io.h2c_data(77, second.ttag(), 0, &[2; 1024], true);
-    io.send(&data);
-    assert_eq!(io.pdu().status(), 0);
-    assert!(rig.disk.read(8 * 512, 1024) == [2; 1024]);
-    assert!(rig.disk.read(0, 1024) != [1; 1024], "the aborted write has not happened");
-    drop((host, io));
-    rig.stop();
-}
-
-#[test]
 fn a_namespace_is_removed_only_when_none_of_its_commands_runs() {
     let rig = Rig::start(2);
     let host = rig.host();

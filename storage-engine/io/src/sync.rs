@@ -151,6 +151,11 @@ impl Line {
         Self::default()
     }
 
+    /// Somebody has the turn.
+    pub fn is_busy(&self) -> bool {
+        self.busy.get()
+    }
+
     /// Waits for one's turn.
     pub async fn turn(&self) -> Turn<'_> {
         if self.busy.replace(true) {

@@ -185,6 +185,10 @@ impl Pool {
         Some(self.buffer(class, index?))
     }
 
+    fn has_plenty(&self, class: usize) -> bool {
+        self.free.borrow()[class].len() * 2 > self.arena.counts.of(class) as usize
+    }
+
     fn buffer(&self, class: usize, index: u32) -> IoBuf {
         IoBuf {
             address: self.arena.address(self.core, class, index),
@@ -266,6 +270,14 @@ impl IoBuf {
             buffer.len = len as u32;
             Some(buffer)
         })
+    }
+
+    /// As [`IoBuf::take`], but only while more than half of the core's buffers of that size are free: for what can as
+    /// well be done later.
+    pub fn take_spare(len: usize) -> Option<IoBuf> {
+        let class = class_for(len)?;
+        let plenty = core::with(|core| core.pool.has_plenty(class));
+        if plenty { IoBuf::take(len) } else { None }
     }
 
     /// As [`IoBuf::take`], but waits for its turn while there is none. `None` only if `len` is too large.

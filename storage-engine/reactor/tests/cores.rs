@@ -297,6 +297,20 @@ fn a_dropped_receive_loses_no_descriptor_and_no_buffer() {
 }
 
 #[test]
+fn spare_buffers_are_handed_out_until_half_are_left() {
+    let cores = cores(1);
+    on_core(&cores, 0, || async {
+        let spare: Vec<IoBuf> = std::iter::from_fn(|| IoBuf::take_spare(4096)).collect();
+        assert_eq!(spare.len(), 4, "half of eight");
+        let rest: Vec<IoBuf> = (0..4).filter_map(|_| IoBuf::take(4096)).collect();
+        assert_eq!(rest.len(), 4, "the others are there for those who need them");
+        drop((spare, rest));
+        assert!(IoBuf::take_spare(4096).is_some());
+    });
+    cores.stop(DRAIN).expect("nothing is left over");
+}
+
+#[test]
 fn whoever_waits_for_a_buffer_is_served_in_turn_also_from_another_core() {
     let cores = cores(2);
     let handle = cores.handle();

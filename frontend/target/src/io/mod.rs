@@ -36,9 +36,9 @@ pub use namespace::{NamespaceCore, SharedNamespace};
 
 /// Where a command's data comes from and goes to: the transport's side of one command.
 ///
-/// Offsets are bytes of this command's transfer. They ascend without gaps, in parts of at most
-/// [`crate::limits::SLICE_BYTES`], and only one call is under way at a time. Once a call has failed no other
-/// follows.
+/// Offsets are bytes of this command's transfer. They ascend without gaps, in parts of
+/// [`crate::limits::SLICE_BYTES`] of which the last may be shorter, so that the next part is known before it is
+/// wanted; only one call is under way at a time. Once a call has failed no other follows.
 pub trait DataPort {
     /// The host's data, `len` bytes from `offset` on.
     fn fetch(&self, offset: u32, len: u32) -> impl Future<Output = Result<WriteData, Status>>;

@@ -93,6 +93,7 @@ async fn execute<F: OpenBackend>(controller: Rc<Controller>, arrived: Arrived<F>
         Ok(data) => controller.execute(&sqe, &data).await,
         Err(status) => AdminReply::status(status),
     };
+    port.settle().await;
     drop(port);
     let data = reply.data.take().filter(|data| !data.is_empty() && reply.status.is_success());
     if let Some(data) = data {

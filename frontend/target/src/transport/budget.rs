@@ -39,6 +39,22 @@ impl Budget {
         }
     }
 
+    /// The right to hold `bytes` bytes, if nobody has to wait for it.
+    pub(crate) fn try_take(&self, bytes: u32) -> Option<Allowance<'_>> {
+        let used = self.used.get();
+        if self.ended.get() || self.line.is_busy() || used + bytes > BYTES_MAX {
+            return None;
+        }
+        self.used.set(used + bytes);
+        Some(Allowance { budget: self, bytes })
+    }
+
+    /// Takes back what an [`Allowance`] that was kept allowed.
+    pub(crate) fn give(&self, bytes: u32) {
+        self.used.set(self.used.get().saturating_sub(bytes));
+        self.room.notify_one();
+    }
+
     /// The queue has ended: nobody waits any more.
     pub(crate) fn end(&self) {
         self.ended.set(true);
@@ -57,12 +73,15 @@ impl Allowance<'_> {
     pub(crate) fn is_only_one(&self) -> bool {
         self.budget.used.get() == self.bytes
     }
+
+    /// Leaves it to the caller to [`Budget::give`] it back.
+    pub(crate) fn keep(self) {
+        std::mem::forget(self);
+    }
 }
 
 impl Drop for Allowance<'_> {
     fn drop(&mut self) {
-        let used = &self.budget.used;
-        used.set(used.get().saturating_sub(self.bytes));
-        self.budget.room.notify_one();
+        self.budget.give(self.bytes);
     }
 }

@@ -157,6 +157,7 @@ async fn carry_out<F: OpenBackend>(running: Running<F>, ready: Ready<F>, capsule
     } else {
         io::execute(namespace.core(), &request, &port, queue.cache()).await
     };
+    port.settle().await;
     let answered = port.answered();
     drop(port);
     running.report(place, status);
@@ -211,6 +212,8 @@ async fn carry_out_pair<F: OpenBackend>(queue: Rc<Queue<F>>, first: Arrived<F>, 
             let write = HostData::new(&queue, second.0.cid, pointers.1, second.1, 0);
             let statuses =
                 io::execute_fused(namespace.core(), &request, &compare, &write, queue.cache()).await;
+            compare.settle().await;
+            write.settle().await;
             namespace.note(Operation::Compare, pointers.0.len(), statuses.0, arrived);
             namespace.end(Operation::Write, pointers.1.len(), statuses.1, arrived);
             statuses

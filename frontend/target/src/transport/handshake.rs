@@ -16,7 +16,7 @@ use ashlar_nvme::{CommandId, Cqe, Sqe, Status, Wire};
 use ashlar_reactor::net::{Gather, Stream};
 use ashlar_reactor::timeout;
 
-use crate::limits::{ADMIN_IN_CAPSULE_BYTES, IN_CAPSULE_BYTES, SLICE_BYTES};
+use crate::limits::{ADMIN_IN_CAPSULE_BYTES, IN_CAPSULE_BYTES, R2TS_PER_COMMAND, SLICE_BYTES};
 use crate::transport::queue::Terms;
 
 /// How long a peer that was told why the connection ends may take to read it.
@@ -118,7 +118,8 @@ pub(crate) async fn greet(stream: &Stream) -> Result<Greeted, Unwelcome> {
         0 => ADMIN_IN_CAPSULE_BYTES,
         _ => IN_CAPSULE_BYTES,
     };
-    let terms = Terms { rules: HeaderRules { in_capsule_max, ..rules }, framing };
+    let r2ts_max = usize::try_from(params.r2t_max).unwrap_or(usize::MAX).min(R2TS_PER_COMMAND);
+    let terms = Terms { rules: HeaderRules { in_capsule_max, ..rules }, framing, r2ts_max };
     Ok(Greeted { terms, connect, surplus: input.bytes })
 }
 

@@ -14,8 +14,10 @@ use ashlar_reactor::net::Received;
 use crate::backend::{OpenBackend, ReadData, ReceivedSlice, WriteData};
 use crate::controller::connect::FlowControl;
 use crate::io::DataPort;
+use crate::limits::{R2TS_PER_COMMAND, SLICE_BYTES};
+use crate::transport::budget::Allowance;
 use crate::transport::queue::Queue;
-use crate::transport::transfers::DigestCheck;
+use crate::transport::transfers::{DigestCheck, Standing, Ttag};
 
 /// Data that came with a command.
 #[derive(Debug)]
@@ -83,6 +85,42 @@ pub(crate) enum Answered {
     ByData,
 }
 
+/// Transfers of one command that were asked for and not handed over, the oldest first.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    tags: [Ttag; R2TS_PER_COMMAND],
+    len: usize,
+    /// First byte that has not been asked for.
+    next: u32,
+}
+
+impl Window {
+    const EMPTY: Window = Window { tags: [Ttag(0); R2TS_PER_COMMAND], len: 0, next: 0 };
+
+    fn tags(&self) -> &[Ttag] {
+        self.tags.get(..self.len).unwrap_or_default()
+    }
+
+    fn is_full(&self) -> bool {
+        self.len == R2TS_PER_COMMAND
+    }
+
+    /// One more was asked for, unless it is full.
+    fn push(&mut self, ttag: Ttag, bytes: u32) {
+        if let Some(place) = self.tags.get_mut(self.len) {
+            *place = ttag;
+            self.len += 1;
+            self.next += bytes;
+        }
+    }
+
+    /// The oldest is handed over.
+    fn shift(&mut self) {
+        self.tags.rotate_left(1);
+        self.len = self.len.saturating_sub(1);
+    }
+}
+
 /// The data of one command.
 pub(crate) struct HostData<'a, F: OpenBackend> {
     queue: &'a Queue<F>,
@@ -94,6 +132,15 @@ pub(crate) struct HostData<'a, F: OpenBackend> {
     answered: Cell<Answered>,
     /// Without flow control the last data PDU can answer (NVME N1).
     success: Cell<FlowControl>,
+    window: Cell<Window>,
+}
+
+impl<F: OpenBackend> Drop for HostData<'_, F> {
+    fn drop(&mut self) {
+        for ttag in self.window.get().tags() {
+            self.queue.transfers.leave(*ttag);
+        }
+    }
 }
 
 impl<'a, F: OpenBackend> HostData<'a, F> {
@@ -106,7 +153,8 @@ impl<'a, F: OpenBackend> HostData<'a, F> {
     ) -> Self {
         let answered = Cell::new(Answered::No);
         let success = Cell::new(queue.flow_control);
-        Self { queue, cid, pointer, capsule: Cell::new(capsule), to_host, answered, success }
+        let window = Cell::new(Window::EMPTY);
+        Self { queue, cid, pointer, capsule: Cell::new(capsule), to_host, answered, success, window }
     }
 
     pub(crate) fn answered(&self) -> Answered {
@@ -140,7 +188,41 @@ impl<'a, F: OpenBackend> HostData<'a, F> {
         }
     }
 
+    /// Waits until the host owes no data that was asked for: before that the command is not answered, however it ended
+    /// (NVME N5). A host that is told of a command's end forgets the data that it still sends for it.
+    pub(crate) async fn settle(&self) {
+        for ttag in self.window.get().tags() {
+            self.queue.transfers.drained(*ttag).await;
+        }
+    }
+
     async fn by_r2t(&self, offset: u32, len: u32) -> Result<WriteData, Status> {
+        let queue = self.queue;
+        if self.window.get().len == 0 {
+            if offset != self.window.get().next {
+                return Err(Status::INTERNAL_ERROR);
+            }
+            self.ask(len).await?;
+        }
+        self.ask_ahead();
+        let Some(&ttag) = self.window.get().tags().first() else { return Err(Status::INTERNAL_ERROR) };
+        let buffer = queue.transfers.complete(ttag).await?;
+        let mut window = self.window.get();
+        window.shift();
+        self.window.set(window);
+        queue.transfers.leave(ttag);
+        // What was waited for may have come after the controller's end (PROTOCOL R9).
+        queue.may_go_on()?;
+        if buffer.len() != len as usize {
+            return Err(Status::INTERNAL_ERROR);
+        }
+        // The host sends on while this part is worked on.
+        self.ask_ahead();
+        Ok(WriteData::Buffer(buffer))
+    }
+
+    /// Asks for the next part, when there is room for it.
+    async fn ask(&self, len: u32) -> Result<(), Status> {
         let queue = self.queue;
         // Bounded per queue, then fair among the queues of the core (NVME N14).
         let allowance = queue.transfers.budget.take(len).await?;
@@ -152,12 +234,41 @@ impl<'a, F: OpenBackend> HostData<'a, F> {
         };
         queue.outbox.room_for_header().await.map_err(|_| Status::ABORTED_SQ_DELETION)?;
         queue.may_go_on()?;
-        let ttag = queue.transfers.open(self.cid, offset, buffer).ok_or(Status::INTERNAL_ERROR)?;
-        queue.outbox.r2t(self.cid, ttag.0, offset, len).map_err(|_| Status::ABORTED_SQ_DELETION)?;
-        let buffer = queue.transfers.complete(ttag).await?;
-        // What was waited for may have come after the controller's end (PROTOCOL R9).
-        queue.may_go_on()?;
-        Ok(WriteData::Buffer(buffer))
+        self.open(len, buffer, allowance)
+    }
+
+    /// Asks for further parts, as many as the host takes R2Ts for (NVMe-TCP 1.0 §3.5.2, MAXR2T), as long as nothing
+    /// has to be waited for: who waits goes first.
+    fn ask_ahead(&self) {
+        let queue = self.queue;
+        while !self.window.get().is_full() && queue.may_go_on().is_ok() && queue.outbox.has_room_for_header()
+        {
+            let window = self.window.get();
+            let standing = |ttag: &Ttag| queue.transfers.standing(*ttag);
+            let owed = window.tags().iter().filter(|ttag| standing(ttag) == Standing::Owed).count();
+            let failed = window.tags().iter().any(|ttag| standing(ttag) == Standing::Failed);
+            let len = SLICE_BYTES.min(self.pointer.len().saturating_sub(window.next));
+            if len == 0 || failed || owed >= queue.terms.r2ts_max {
+                return;
+            }
+            let Some(allowance) = queue.transfers.budget.try_take(len) else { return };
+            let Some(buffer) = IoBuf::take_spare(len as usize) else { return };
+            if self.open(len, buffer, allowance).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Sends an R2T for the next part.
+    fn open(&self, len: u32, buffer: IoBuf, allowance: Allowance<'_>) -> Result<(), Status> {
+        let queue = self.queue;
+        let mut window = self.window.get();
+        let offset = window.next;
+        let opened = queue.transfers.open(self.cid, offset, buffer, allowance);
+        let ttag = opened.ok_or(Status::INTERNAL_ERROR)?;
+        window.push(ttag, len);
+        self.window.set(window);
+        queue.outbox.r2t(self.cid, ttag.0, offset, len).map_err(|_| Status::ABORTED_SQ_DELETION)
     }
 }
 

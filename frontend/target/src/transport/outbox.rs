@@ -121,8 +121,16 @@ impl Outbox {
     /// awaited.
     pub(crate) async fn room_for_header(&self) -> Result<(), Closed> {
         let _turn = self.headers.turn().await;
-        self.wait_until(|| self.filling.borrow().as_ref().is_none_or(|gather| gather.has_room(HEADERS_MAX)))
-            .await
+        self.wait_until(|| self.fits_header()).await
+    }
+
+    /// One more PDU without data can be appended now, and nobody waits to do so.
+    pub(crate) fn has_room_for_header(&self) -> bool {
+        self.life.get() == Life::Open && !self.headers.is_busy() && self.fits_header()
+    }
+
+    fn fits_header(&self) -> bool {
+        self.filling.borrow().as_ref().is_none_or(|gather| gather.has_room(HEADERS_MAX))
     }
 
     async fn wait_until(&self, fits: impl Fn() -> bool) -> Result<(), Closed> {

@@ -39,6 +39,8 @@ pub(crate) struct Terms {
     pub(crate) rules: HeaderRules,
     /// For what we send.
     pub(crate) framing: Framing,
+    /// R2Ts that a command may have outstanding.
+    pub(crate) r2ts_max: usize,
 }
 
 /// Why a connection ends.

@@ -1,10 +1,11 @@
 //! Data that was asked for by R2T and has not all come (NVMe-TCP 1.0 §3.3.2; NVME N5, N14, N15).
 //!
-//! Each R2T has a transfer tag, the index of a slot here. A slot lives until all of its data has come, also
-//! when its command was aborted meanwhile: a host that has the R2T may send the data all the same, and it
-//! must not land in the buffer of another command.
+//! Each R2T has a transfer tag, the index of a slot here. A slot lives until all of its data has come, also when its
+//! command failed or was aborted meanwhile: a host that has the R2T sends the data all the same. The command is not
+//! answered before ([`Transfers::drained`]), so that no host is told of the end of a command that it still sends
+//! data for.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
@@ -13,7 +14,7 @@ use ashlar_nvme::pdu::{H2cData, HeaderError};
 use ashlar_nvme::{CommandId, Status};
 use ashlar_reactor::{Instant, IoBuf};
 
-use crate::transport::budget::Budget;
+use crate::transport::budget::{Allowance, Budget};
 
 /// Byte offsets of an H2CData header's fields (NVMe-TCP 1.0 §3.6.2.8).
 mod field {
@@ -36,8 +37,10 @@ enum State {
     Complete,
     /// The command will not use the data; why.
     Failed(Status),
+    /// The command waits for what it will not use.
+    Draining(Option<Waker>),
     /// The command has gone; what still comes is thrown away.
-    Discarded,
+    Abandoned,
 }
 
 struct Slot {
@@ -58,7 +61,15 @@ struct Slot {
 
 impl Slot {
     fn wants_data(&self) -> bool {
-        !matches!(self.state, State::Vacant | State::Complete) && self.next < self.end
+        !matches!(self.state, State::Vacant) && self.next < self.end
+    }
+
+    fn len(&self) -> u32 {
+        self.end - self.start
+    }
+
+    fn has_landed(&self) -> bool {
+        self.landed == self.len()
     }
 
     fn vacant() -> Self {
@@ -76,6 +87,17 @@ impl Slot {
     }
 }
 
+/// Where a transfer stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The host owes data.
+    Owed,
+    /// All data has come.
+    Landed,
+    /// The command will not use the data.
+    Failed,
+}
+
 /// A piece of data that an H2CData PDU brings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
@@ -90,16 +112,25 @@ pub(crate) struct Transfers {
     slots: RefCell<Vec<Slot>>,
     /// Used again oldest first, so that a tag is not soon seen again.
     free: RefCell<VecDeque<u16>>,
+    ended: Cell<bool>,
     pub(crate) budget: Budget,
 }
 
 impl Transfers {
     pub(crate) fn new() -> Self {
-        Self { slots: RefCell::default(), free: RefCell::default(), budget: Budget::new() }
+        let (slots, free) = (RefCell::default(), RefCell::default());
+        Self { slots, free, ended: Cell::new(false), budget: Budget::new() }
     }
 
-    /// Opens a transfer into `buffer`, which has its length. `None` without a free tag.
-    pub(crate) fn open(&self, cid: CommandId, start: u32, buffer: IoBuf) -> Option<Ttag> {
+    /// Opens a transfer into `buffer`, which has its length, as `allowance` has. `None` without a free tag. It must be
+    /// left ([`Transfers::leave`]).
+    pub(crate) fn open(
+        &self,
+        cid: CommandId,
+        start: u32,
+        buffer: IoBuf,
+        allowance: Allowance<'_>,
+    ) -> Option<Ttag> {
         let mut slots = self.slots.borrow_mut();
         let tag = match self.free.borrow_mut().pop_front() {
             Some(tag) => tag,
@@ -121,13 +152,22 @@ impl Transfers {
             digest_failed: false,
             progress: ashlar_reactor::now(),
         };
+        // Given back when the transfer is left.
+        allowance.keep();
         Some(Ttag(tag))
     }
 
-    /// Waits until all data of a transfer is there. Dropped before, it leaves the transfer to what still
-    /// comes.
+    /// Where an open transfer stands.
+    pub(crate) fn standing(&self, ttag: Ttag) -> Standing {
+        match self.slots.borrow().get(usize::from(ttag.0)) {
+            Some(slot) if matches!(slot.state, State::Waiting(_)) => Standing::Owed,
+            Some(slot) if matches!(slot.state, State::Complete) => Standing::Landed,
+            _ => Standing::Failed,
+        }
+    }
+
+    /// Waits until all data of a transfer is there.
     pub(crate) async fn complete(&self, ttag: Ttag) -> Result<IoBuf, Status> {
-        let _leave = Leave { transfers: self, ttag };
         poll_fn(|context| {
             let mut slots = self.slots.borrow_mut();
             let Some(slot) = slots.get_mut(usize::from(ttag.0)) else {
@@ -142,27 +182,47 @@ impl Transfers {
                 State::Complete if slot.digest_failed => Poll::Ready(Err(Status::TRANSIENT_TRANSPORT_ERROR)),
                 State::Complete => Poll::Ready(slot.buffer.take().ok_or(Status::INTERNAL_ERROR)),
                 State::Failed(status) => Poll::Ready(Err(*status)),
-                State::Vacant | State::Discarded => Poll::Ready(Err(Status::INTERNAL_ERROR)),
+                State::Vacant | State::Draining(_) | State::Abandoned => {
+                    Poll::Ready(Err(Status::INTERNAL_ERROR))
+                }
             }
         })
         .await
     }
 
-    /// The command no longer waits for a transfer.
-    fn leave(&self, ttag: Ttag) {
+    /// Waits until the host owes no data of a transfer any more; what comes is thrown away. Ends when the queue does.
+    pub(crate) async fn drained(&self, ttag: Ttag) {
+        poll_fn(|context| {
+            let mut slots = self.slots.borrow_mut();
+            match slots.get_mut(usize::from(ttag.0)) {
+                Some(slot) if !self.ended.get() && !slot.has_landed() => {
+                    slot.buffer = None;
+                    slot.state = State::Draining(Some(context.waker().clone()));
+                    Poll::Pending
+                }
+                _ => Poll::Ready(()),
+            }
+        })
+        .await;
+    }
+
+    /// The command has done with a transfer.
+    pub(crate) fn leave(&self, ttag: Ttag) {
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(usize::from(ttag.0)) else { return };
-        match slot.state {
-            State::Vacant | State::Discarded => {}
-            _ if slot.landed == slot.end - slot.start => {
-                *slot = Slot::vacant();
-                self.free.borrow_mut().push_back(ttag.0);
-            }
-            State::Waiting(_) | State::Failed(_) | State::Complete => {
-                slot.state = State::Discarded;
-                slot.buffer = None;
-            }
+        if matches!(slot.state, State::Vacant | State::Abandoned) {
+            return;
         }
+        let len = slot.len();
+        if slot.has_landed() {
+            *slot = Slot::vacant();
+            self.free.borrow_mut().push_back(ttag.0);
+        } else {
+            slot.state = State::Abandoned;
+            slot.buffer = None;
+        }
+        drop(slots);
+        self.budget.give(len);
     }
 
     /// Whether an H2CData header names a transfer that waits for data, and its command.
@@ -218,7 +278,7 @@ impl Transfers {
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(usize::from(ttag.0)) else { return };
         slot.progress = ashlar_reactor::now();
-        if matches!(slot.state, State::Waiting(_) | State::Failed(_)) {
+        if matches!(slot.state, State::Waiting(_)) {
             slot.buffer = Some(buffer);
         }
     }
@@ -229,17 +289,17 @@ impl Transfers {
         let Some(slot) = slots.get_mut(usize::from(piece.ttag.0)) else { return };
         slot.digest_failed |= digest == DigestCheck::Failed;
         slot.landed += piece.len as u32;
-        if slot.landed < slot.end - slot.start {
+        if !slot.has_landed() {
             return;
         }
         match std::mem::replace(&mut slot.state, State::Complete) {
-            State::Waiting(waker) => {
+            State::Waiting(waker) | State::Draining(waker) => {
                 if let Some(waker) = waker {
                     waker.wake();
                 }
             }
             State::Failed(status) => slot.state = State::Failed(status),
-            State::Vacant | State::Complete | State::Discarded => {
+            State::Vacant | State::Complete | State::Abandoned => {
                 *slot = Slot::vacant();
                 self.free.borrow_mut().push_back(piece.ttag.0);
             }
@@ -253,6 +313,7 @@ impl Transfers {
                 let waker = waker.take();
                 if concerned(slot) {
                     slot.state = State::Failed(status);
+                    slot.buffer = None;
                     failed += 1;
                     if let Some(waker) = waker {
                         waker.wake();
@@ -272,14 +333,23 @@ impl Transfers {
 
     /// The queue has ended: nobody waits any more.
     pub(crate) fn end(&self) {
+        self.ended.set(true);
         self.fail(Status::ABORTED_SQ_DELETION, |_| true);
+        for slot in self.slots.borrow_mut().iter_mut() {
+            if let State::Draining(waker) = &mut slot.state
+                && let Some(waker) = waker.take()
+            {
+                waker.wake();
+            }
+        }
         self.budget.end();
     }
 
-    /// Since when data that was asked for, and is still wanted, makes no progress.
+    /// Since when data that was asked for makes no progress.
     pub(crate) fn stalled_since(&self) -> Option<Instant> {
         let slots = self.slots.borrow();
-        slots.iter().filter(|slot| matches!(slot.state, State::Waiting(_))).map(|slot| slot.progress).min()
+        let owed = slots.iter().filter(|slot| !matches!(slot.state, State::Vacant) && !slot.has_landed());
+        owed.map(|slot| slot.progress).min()
     }
 }
 
@@ -288,15 +358,4 @@ impl Transfers {
 pub(crate) enum DigestCheck {
     Passed,
     Failed,
-}
-
-struct Leave<'a> {
-    transfers: &'a Transfers,
-    ttag: Ttag,
-}
-
-impl Drop for Leave<'_> {
-    fn drop(&mut self) {
-        self.transfers.leave(self.ttag);
-    }
 }

@@ -1,4 +1,4 @@
-//! A disk in memory whose writes can be held, so that a test can act while they are carried out.
+//! A disk in memory whose writes can be held or fail, so that a test can act while they are carried out.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,6 +18,9 @@ struct Inner {
     held: AtomicBool,
     waiting: AtomicUsize,
     writes: AtomicUsize,
+    /// Writes that touch this byte fail.
+    bad: AtomicUsize,
+    failed: AtomicUsize,
 }
 
 impl Disk {
@@ -28,6 +31,8 @@ impl Disk {
             held: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             writes: AtomicUsize::new(0),
+            bad: AtomicUsize::new(usize::MAX),
+            failed: AtomicUsize::new(0),
         }))
     }
 
@@ -44,6 +49,16 @@ impl Disk {
     /// Writes that were carried out.
     pub(crate) fn writes(&self) -> usize {
         self.0.writes.load(Ordering::SeqCst)
+    }
+
+    /// Writes that touch byte `at` fail from now on.
+    pub(crate) fn fail_at(&self, at: usize) {
+        self.0.bad.store(at, Ordering::SeqCst);
+    }
+
+    /// Writes that failed.
+    pub(crate) fn failed(&self) -> usize {
+        self.0.failed.load(Ordering::SeqCst)
     }
 
     pub(crate) fn read(&self, at: usize, len: usize) -> Vec<u8> {
@@ -93,6 +108,10 @@ impl Backend for Disk {
     async fn write(&self, range: ByteRange, data: WriteData, _: Durability) -> Result<(), BackendError> {
         self.gate().await;
         let at = range.offset as usize;
+        if (at..at + data.len()).contains(&self.0.bad.load(Ordering::SeqCst)) {
+            self.0.failed.fetch_add(1, Ordering::SeqCst);
+            return Err(BackendError::WriteFault(std::io::ErrorKind::Other.into()));
+        }
         self.0.bytes.lock().expect("lock")[at..at + data.len()].copy_from_slice(&data);
         self.0.writes.fetch_add(1, Ordering::SeqCst);
         Ok(())

@@ -155,8 +155,13 @@ impl Host {
 
     /// An I/O queue with `sqsize` as it goes into Connect (entries less one).
     pub(crate) fn io(&self, qid: u16, sqsize: u16, cattr: u8) -> Wire {
+        self.io_with_r2ts(qid, sqsize, cattr, 0)
+    }
+
+    /// As [`Host::io`], with MAXR2T as it goes into ICReq (R2Ts less one).
+    pub(crate) fn io_with_r2ts(&self, qid: u16, sqsize: u16, cattr: u8, maxr2t: u32) -> Wire {
         let mut wire = Wire::connect(self.address);
-        wire.initialize(self.digests, 0, 0);
+        wire.initialize(self.digests, 0, maxr2t);
         let response = wire.fabrics_connect(qid, sqsize, cattr, self.cntlid, SUBSYSTEM, HOST);
         assert_eq!(response.status(), 0, "I/O Connect of queue {qid}");
         wire
