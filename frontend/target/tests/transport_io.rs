@@ -2,6 +2,8 @@
 
 mod rig;
 
+use std::collections::BTreeMap;
+
 use rig::backend::pattern;
 use rig::wire::{Sgl, Wire, flush, read, rw};
 use rig::{Digests, Host, Rig, eventually};
@@ -260,6 +262,82 @@ fn metrics_count_what_was_done() {
     assert_eq!(metrics.connections, 2);
     drop((io, host));
     eventually("both connections are gone", || rig.target.metrics().connections == 0);
+    rig.stop();
+}
+
+/// Failures that were counted for a namespace, by status.
+fn errors(rig: &Rig) -> BTreeMap<u16, u64> {
+    let mut errors = BTreeMap::new();
+    for counts in &rig.target.metrics().namespaces[0].cores {
+        for (status, count) in &counts.errors {
+            *errors.entry(status.code()).or_default() += count;
+        }
+    }
+    errors
+}
+
+#[test]
+fn commands_that_are_refused_count_as_errors_of_their_namespace_and_as_no_operation() {
+    const LBA_OUT_OF_RANGE: u16 = 0x080;
+    const INVALID_OPCODE: u16 = 0x001;
+    const INVALID_FIELD: u16 = 0x002;
+    const ID_CONFLICT: u16 = 0x003;
+    const FAILED_FUSED: u16 = 0x009;
+    const MISSING_FUSED: u16 = 0x00A;
+    const LENGTH_INVALID: u16 = 0x00F;
+    const TRANSIENT_TRANSPORT_ERROR: u16 = 0x022;
+    let rig = Rig::start(2);
+    let host = Host::new(rig.address, Digests::ON);
+    let mut io = host.io(1, 31, 0);
+    let sgl = Sgl::Transport(512);
+    assert_eq!(io.command(&read(1, 1 << 40, 1), &[]).status(), LBA_OUT_OF_RANGE);
+    assert_eq!(io.command(&read(1, 1 << 41, 1), &[]).status(), LBA_OUT_OF_RANGE);
+    assert_eq!(io.command(&rw(0x7D, 1, 0, 1, sgl), &[]).status(), INVALID_OPCODE);
+    assert_eq!(io.command(&rw(2, 1, 0, 2, sgl), &[]).status(), LENGTH_INVALID);
+    assert_eq!(io.command(&half(read(1, 0, 1), 3), &[]).status(), INVALID_FIELD, "a reserved FUSE");
+    assert_eq!(io.command(&half(rw(1, 1, 0, 1, sgl), 2), &[]).status(), MISSING_FUSED);
+    let mut capsule = io.capsule(&rw(1, 1, 0, 1, Sgl::Capsule(512)), &[1; 512]);
+    *capsule.last_mut().expect("the digest") ^= 1;
+    io.send(&capsule);
+    assert_eq!(io.pdu().status(), TRANSIENT_TRANSPORT_ERROR);
+    // The halves of a pair are in different places; and one that waits for its second gets another command.
+    for bytes in [
+        [half(rw(5, 1, 0, 1, sgl), 1), half(rw(1, 2, 8, 1, sgl), 2)],
+        [half(rw(5, 1, 0, 1, sgl), 1), half(rw(1, 2, 1 << 40, 1, sgl), 2)],
+        [half(rw(5, 1, 0, 1, sgl), 1), rw(2, 2, 1 << 40, 1, sgl)],
+    ] {
+        let bytes = bytes.map(|sqe| io.capsule(&sqe, &[])).concat();
+        io.send(&bytes);
+        let answers = [io.pdu().status(), io.pdu().status()];
+        assert!(answers.iter().all(|status| *status != 0), "{answers:x?}");
+    }
+    let mut elsewhere = read(1, 1 << 40, 1);
+    elsewhere[4] = 9;
+    assert_eq!(io.command(&elsewhere, &[]).status(), INVALID_FIELD, "no such namespace, so nobody's error");
+    let expected = [
+        (LBA_OUT_OF_RANGE, 4),
+        (INVALID_OPCODE, 1),
+        (LENGTH_INVALID, 1),
+        (INVALID_FIELD, 3),
+        (MISSING_FUSED, 2),
+        (TRANSIENT_TRANSPORT_ERROR, 1),
+        (FAILED_FUSED, 1),
+    ];
+    assert_eq!(errors(&rig), BTreeMap::from(expected));
+    let operations = |rig: &Rig| -> u64 {
+        rig.target.metrics().namespaces[0].cores.iter().flat_map(|counts| counts.operations).sum()
+    };
+    assert_eq!(operations(&rig), 0, "nothing was carried out");
+    // An identifier that lives.
+    rig.disk.hold(true);
+    let capsules = [io.capsule(&flush(5), &[]), io.capsule(&flush(5), &[])].concat();
+    io.send(&capsules);
+    assert_eq!(io.pdu().status(), ID_CONFLICT);
+    assert_eq!(errors(&rig).get(&ID_CONFLICT), Some(&1));
+    rig.disk.hold(false);
+    assert_eq!(io.pdu().status(), 0);
+    assert_eq!(operations(&rig), 1, "the one that lived");
+    drop((io, host));
     rig.stop();
 }
 

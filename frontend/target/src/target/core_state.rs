@@ -58,6 +58,11 @@ impl<B: Backend> Served<B> {
         }
     }
 
+    /// Counts a command that was refused before it was carried out.
+    pub(crate) fn note_refusal(&self, status: Status) {
+        self.with_counts(|counts| counts.record_error(status));
+    }
+
     pub(crate) fn counts(&self) -> &Arc<NamespaceCounts> {
         &self.counts
     }

@@ -135,7 +135,8 @@ impl CoreCounts {
         }
     }
 
-    fn record_error(&self, status: Status) {
+    /// A failure alone: of a command that was refused before it was carried out, and so is no operation.
+    pub(crate) fn record_error(&self, status: Status) {
         // 0 is success and so marks a free place.
         let code = u32::from(status.code());
         let place = self.errors.iter().position(|(known, _)| {
@@ -207,7 +208,7 @@ pub struct Counts {
     pub read_latency_ns: u64,
     /// Sum of all other latencies, in nanoseconds.
     pub other_latency_ns: u64,
-    /// Failures by status.
+    /// Failures by status, those of commands included that were refused before they were carried out.
     pub errors: Vec<(Status, u64)>,
     /// Commands that run now.
     pub in_flight: u64,

@@ -34,10 +34,7 @@ impl<F: OpenBackend> Queue<F> {
         let Arrived { running, sqe, capsule } = arrived;
         match self.make_ready(&sqe, &capsule) {
             Ok(ready) => ashlar_reactor::spawn_now(carry_out(running, ready, capsule.bytes)),
-            Err(Refused::Status(status)) => {
-                running.report(Place::of(&sqe), status);
-                running.answer(status);
-            }
+            Err(Refused::Status(status)) => running.refuse(Place::of(&sqe), status),
             Err(Refused::EveryNamespace) => ashlar_reactor::spawn_now(flush_all(running, sqe)),
         }
     }
@@ -89,12 +86,14 @@ impl<F: OpenBackend> Queue<F> {
             Arrival::Held => {}
             Arrival::Pair(first, second) => self.start_pair(first, second),
             Arrival::Widowed { first, then } => {
-                first.running.answer(Pairing::<Arrived<F>>::MISSING);
+                first.running.refuse(Place::of(&first.sqe), Pairing::<Arrived<F>>::MISSING);
                 if let Some(then) = then {
                     self.start_alone(then);
                 }
             }
-            Arrival::Orphan(second) => second.running.answer(Pairing::<Arrived<F>>::MISSING),
+            Arrival::Orphan(second) => {
+                second.running.refuse(Place::of(&second.sqe), Pairing::<Arrived<F>>::MISSING);
+            }
         }
     }
 
@@ -206,7 +205,11 @@ async fn carry_out_pair<F: OpenBackend>(queue: Rc<Queue<F>>, first: Arrived<F>, 
     let places = (Place::of(&first.sqe), Place::of(&second.sqe));
     let (first, second) = ((first.running, first.capsule.bytes), (second.running, second.capsule.bytes));
     let statuses = match checked {
-        Err(statuses) => statuses,
+        Err(statuses) => {
+            queue.count_refusal(places.0, statuses.0);
+            queue.count_refusal(places.1, statuses.1);
+            statuses
+        }
         Ok(ReadyPair { namespace, request, pointers }) => {
             let compare = HostData::new(&queue, first.0.cid, pointers.0, first.1, 0);
             let write = HostData::new(&queue, second.0.cid, pointers.1, second.1, 0);

@@ -30,6 +30,7 @@ use crate::transport::budget::Budget;
 use crate::transport::cids::LiveCids;
 use crate::transport::host_data::CapsuleData;
 use crate::transport::outbox::Outbox;
+use crate::transport::reports::Place;
 use crate::transport::transfers::Transfers;
 
 /// What ICReq, ICResp and Connect settled for a connection.
@@ -109,7 +110,7 @@ pub(crate) struct Queue<F: OpenBackend> {
     running: Cell<u32>,
     closed: Cell<Option<Reason>>,
     sender: Cell<Sender>,
-    place: Cell<Place>,
+    place: Cell<Presence>,
     changed: Notify,
 }
 
@@ -127,7 +128,7 @@ enum Sender {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Presence {
     OnCore,
     Left,
 }
@@ -175,7 +176,7 @@ impl<F: OpenBackend> Queue<F> {
             running: Cell::new(0),
             closed: Cell::new(None),
             sender: Cell::new(Sender::Running),
-            place: Cell::new(Place::OnCore),
+            place: Cell::new(Presence::OnCore),
             changed: Notify::new(),
         })
     }
@@ -213,6 +214,9 @@ impl<F: OpenBackend> Queue<F> {
         }
         let cid = sqe.command_id();
         if self.cids.begin(cid).is_err() {
+            if let Role::Io = self.role {
+                self.count_refusal(Place::of(&sqe), Status::COMMAND_ID_CONFLICT);
+            }
             self.answer_conflict(cid);
             return Ok(());
         }
@@ -250,7 +254,7 @@ impl<F: OpenBackend> Queue<F> {
                 return self.start_alone(arrived);
             }
             Ok(fused) => fused,
-            Err(status) => return arrived.running.answer(status),
+            Err(status) => return arrived.running.refuse(Place::of(&arrived.sqe), status),
         };
         self.start_fused(fused, arrived);
     }
@@ -342,13 +346,13 @@ impl<F: OpenBackend> Queue<F> {
 
     /// It has left its core.
     pub(crate) fn set_left(&self) {
-        self.place.set(Place::Left);
+        self.place.set(Presence::Left);
         self.changed.notify_all();
     }
 
     /// Waits until it has left its core.
     pub(crate) async fn left(&self) {
-        while self.place.get() == Place::OnCore {
+        while self.place.get() == Presence::OnCore {
             self.changed.notified().await;
         }
     }

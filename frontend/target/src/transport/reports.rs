@@ -1,4 +1,4 @@
-//! Telling a controller which I/O commands failed, for its error log.
+//! Telling of I/O commands that failed: a namespace's counters, and its controller's error log.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,7 +27,23 @@ impl Place {
     }
 }
 
+impl<F: OpenBackend> Queue<F> {
+    /// Counts a command that was refused before it was carried out.
+    pub(super) fn count_refusal(&self, place: Place, status: Status) {
+        if let Some(served) = self.subsystem.namespace(place.nsid) {
+            served.note_refusal(status);
+        }
+    }
+}
+
 impl<F: OpenBackend> Running<F> {
+    /// Answers a command that is not carried out.
+    pub(super) fn refuse(self, place: Place, status: Status) {
+        self.queue.count_refusal(place, status);
+        self.report(place, status);
+        self.answer(status);
+    }
+
     /// Tells the controller that the command failed; on its owner core, behind this call.
     pub(super) fn report(&self, place: Place, status: Status) {
         let queue = &self.queue;
