@@ -27,7 +27,7 @@ const MACHINE_PATHS: &[&str] =
 /// or because the design keeps it free of I/O.
 const HIDDEN_INPUTS: &[(&[&str], &[&str])] = &[
     (
-        &["storage-engine/store/", "storage-engine/replication/"],
+        &["storage-engine/store/src/", "storage-engine/replication/"],
         &[
             "tokio",
             "io_uring",

@@ -81,6 +81,9 @@ impl CatalogHeader {
         let area = layout.catalog(slot);
         let header = block::open(block, BlockKind::Catalog, Place { device, address: area.first })?;
         let raw: &Raw = block::fields(block, HEADER_BYTES)?;
+        if Slot::of(header.generation) != slot {
+            return Err(bad_field("generation", header.generation));
+        }
         let bytes = raw.bytes.get();
         if bytes > (area.blocks - 1) * BLOCK_BYTES as u64 {
             return Err(bad_field("length", bytes));

@@ -221,10 +221,11 @@ impl Layout {
         Self::check(geometry)
     }
 
-    /// The same with the slabs that fit a device that has become larger (PROTOCOL S17).
+    /// The same with the slabs that fit a device that has become larger, as far as the roots have room for them
+    /// (PROTOCOL S17).
     ///
     /// # Errors
-    /// The device has become smaller, or larger than the roots have room for.
+    /// The device has become smaller, or too large.
     pub fn grown(self, device_blocks: u64) -> Result<Layout, LayoutError> {
         let geometry = self.geometry;
         if device_blocks < geometry.device_blocks {
@@ -232,7 +233,7 @@ impl Layout {
         }
         check_size(device_blocks, geometry.lanes)?;
         let room = (geometry.roots.blocks - 1) * ashlar_io::BLOCK_BYTES as u64 / 2;
-        let most = room / slab_entry_bytes(geometry.extents_per_slab);
+        let most = (room / slab_entry_bytes(geometry.extents_per_slab)).max(geometry.slabs);
         let slabs = (device_blocks - END_COPIES - geometry.slabs_first) / self.slab_blocks();
         Self::check(Geometry { device_blocks, slabs: slabs.min(most), ..geometry })
     }

@@ -4,7 +4,7 @@ use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::block::{self, BadBlock, BlockKind, HEADER_BYTES, Place, bad_field};
-use super::layout::{Layout, Slab};
+use super::layout::{Layout, Slab, Slot};
 
 /// The owner field of a slab that nobody owns.
 const NOBODY: u32 = u32::MAX;
@@ -44,9 +44,15 @@ impl SlabHeader {
     ///
     /// # Errors
     /// What is wrong with it.
+    ///
+    /// # Panics
+    /// If the device has no such slab.
     pub fn decode(block: &[u8], place: Place, layout: &Layout, slab: Slab) -> Result<Self, BadBlock> {
         let header = block::open(block, BlockKind::SlabHeader, place)?;
         let raw: &Raw = block::fields(block, HEADER_BYTES)?;
+        if layout.slab(slab).header(Slot::of(header.generation)) != place.address {
+            return Err(bad_field("generation", header.generation));
+        }
         if raw.slab.get() != slab.0 {
             return Err(bad_field("slab", raw.slab.get()));
         }

@@ -134,7 +134,8 @@ impl RawEntry {
     }
 }
 
-/// Writes page `page` of `slab` for `place`, and says its CRC. `entries` are all of the page, in order.
+/// Writes page `page` of `slab` for `place`, and says what the root must say of it. `entries` are all of the page, in
+/// order.
 ///
 /// # Panics
 /// If `block` is not 4096 bytes or `entries` are too many.
