@@ -17,7 +17,7 @@ pub const RECORD_BYTES: usize = BLOCK_BYTES - RECORDS_AT;
 /// Most blocks that one record of a write can have: with more it does not fit a journal block.
 pub const MAX_WRITE_BLOCKS: u32 = ((RECORD_BYTES - WRITE_BYTES) / size_of::<U32>()) as u32;
 
-const _: () = assert!(RECORD_BYTES == 4016 && MAX_WRITE_BLOCKS == 997, "as documented");
+const _: () = assert!(RECORD_BYTES == 4016 && MAX_WRITE_BLOCKS == 996, "as documented");
 
 /// What a journal block says beside its records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -25,6 +25,9 @@ pub struct Subject {
     pub extent: Extent,
     /// The shard.
     pub shard: ShardSlot,
+    /// Which extent of the segment that is: it stands here too, because the place may hold another by the time at
+    /// which the record is read.
+    pub index: u32,
     /// The version given.
     pub version: Version,
     /// A copy or repair is outside R5's contiguity.
@@ -227,6 +230,7 @@ struct RawVersion {
 struct RawBlocks {
     extent: U32,
     shard: U32,
+    index: U32,
     first: U16,
     count: U16,
     version: RawVersion,
@@ -248,6 +252,7 @@ struct RawAllocate {
 struct RawFree {
     extent: U32,
     shard: U32,
+    index: U32,
     version: RawVersion,
 }
 
@@ -369,6 +374,7 @@ impl<'a> Record<'a> {
                 let raw = RawFree {
                     extent: subject.extent.0.into(),
                     shard: subject.shard.0.into(),
+                    index: subject.index.into(),
                     version: subject.version.into(),
                 };
                 to.copy_from_slice(raw.as_bytes());
@@ -441,6 +447,7 @@ fn raw_blocks(subject: &Subject, blocks: Blocks) -> RawBlocks {
     RawBlocks {
         extent: subject.extent.0.into(),
         shard: subject.shard.0.into(),
+        index: subject.index.into(),
         first: (blocks.first() as u16).into(),
         count: (blocks.count() as u16).into(),
         version: subject.version.into(),
@@ -486,12 +493,12 @@ impl<'a> Body<'a, '_> {
             kind::ALLOCATE => {
                 let raw: &RawAllocate = self.whole()?;
                 let segment = SegmentId { volume: Uuid::from_bytes(raw.volume), index: raw.segment.get() };
-                let subject = self.subject(raw.extent, raw.shard, raw.version)?;
+                let subject = self.subject((raw.extent, raw.shard, raw.index), raw.version)?;
                 Record::Allocate { subject, holds: ExtentId { segment, index: raw.index.get() } }
             }
             kind::FREE => {
                 let raw: &RawFree = self.whole()?;
-                Record::Free { subject: self.subject(raw.extent, raw.shard, raw.version)? }
+                Record::Free { subject: self.subject((raw.extent, raw.shard, raw.index), raw.version)? }
             }
             kind::OPEN => Record::Open { extent: self.extent(*self.whole()?)? },
             kind::CLOSE => Record::Close { extent: self.extent(*self.whole()?)? },
@@ -539,10 +546,15 @@ impl<'a> Body<'a, '_> {
         if self.layout.has_extent(extent) { Ok(extent) } else { Err(BadRecord::Extent(extent)) }
     }
 
-    fn subject(&self, extent: U32, shard: U32, version: RawVersion) -> Result<Subject, BadRecord> {
+    fn subject(
+        &self,
+        (extent, shard, index): (U32, U32, U32),
+        version: RawVersion,
+    ) -> Result<Subject, BadRecord> {
         Ok(Subject {
             extent: self.extent(extent)?,
             shard: ShardSlot(shard.get()),
+            index: index.get(),
             version: version.get(),
             origin: if self.flags & FLAG_COPY != 0 { Origin::Copy } else { Origin::Shard },
             carried: self.flags & FLAG_CARRIED != 0,
@@ -552,7 +564,7 @@ impl<'a> Body<'a, '_> {
     fn blocks(&self, raw: &RawBlocks) -> Result<(Subject, Blocks), BadRecord> {
         let (first, count) = (raw.first.get(), raw.count.get());
         let blocks = Blocks::new(first.into(), count.into()).ok_or(BadRecord::Blocks { first, count })?;
-        Ok((self.subject(raw.extent, raw.shard, raw.version)?, blocks))
+        Ok((self.subject((raw.extent, raw.shard, raw.index), raw.version)?, blocks))
     }
 
     fn write(&self) -> Result<Record<'a>, BadRecord> {

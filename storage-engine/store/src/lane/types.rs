@@ -3,6 +3,7 @@
 use ashlar_io::DiskError;
 
 use crate::checksum::Stored;
+use crate::format::{DeviceId, Layout};
 use crate::ids::{Blocks, ExtentId, ShardId, Version};
 
 /// What the journal calls a shard: its slot in the lane's table.
@@ -180,4 +181,31 @@ pub struct Space {
     pub used: u64,
     /// Extents that can be taken now: of own slabs and of slabs that nobody owns.
     pub free: u64,
+}
+
+/// How a lane uses memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaneConfig {
+    /// Checksum pages kept in memory, 4 KiB each (S11).
+    pub cache_pages: usize,
+    /// Extents that may be open at a time: what a scan after a crash has to verify (S2).
+    pub open_extents: usize,
+}
+
+impl Default for LaneConfig {
+    /// 16 MiB of checksums, those of 16 GiB of data; 32 GiB open.
+    fn default() -> Self {
+        Self { cache_pages: 4096, open_extents: 8192 }
+    }
+}
+
+/// Which lane of which device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaneSite {
+    /// The device.
+    pub device: DeviceId,
+    /// Where things are on it.
+    pub layout: Layout,
+    /// The lane.
+    pub lane: u32,
 }

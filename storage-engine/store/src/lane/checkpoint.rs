@@ -1,0 +1,303 @@
+//! Checkpoints: what is known in memory goes to the tables, then the journal's tail moves (PROTOCOL S4, S10, S15).
+//!
+//! In this order: images of changed checksum pages; a flush, which makes their entries' data durable too; images of
+//! changed table pages; a flush; records that are not committed everywhere once more at the journal's head (S1); the
+//! root, which names it all; a flush; the tail. At no time does the device hold fewer than one complete set.
+
+use std::rc::Rc;
+
+use ashlar_io::{BLOCK_BYTES, Buffer, Bug, Disk, World};
+
+use super::cache::Sums;
+use super::journal::Room;
+use super::tables::{Life, Openness, UncommittedKind};
+use super::types::LaneError;
+use super::{Inner, many, retry};
+use crate::format::layout::ENTRIES_PER_PAGE;
+use crate::format::{
+    Extent, PageRef, Place, Record, Root, Slab, SlabEntry, Slot, Subject, checksum_page, table,
+};
+
+/// Checksum and table pages in flight at a time: a bound on memory, deep enough for a device.
+const PAGES_IN_FLIGHT: usize = 16;
+
+/// Checkpoints that an extent stays open without a write (lazily closed, design §6).
+const OPEN_CHECKPOINTS: u64 = 2;
+
+/// Which extents a checkpoint closes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Close {
+    /// Those that were not written for some checkpoints, and as many more as are open beyond the limit.
+    Idle,
+    /// All: the lane ends.
+    All,
+}
+
+/// A checksum page to be written.
+struct PageImage {
+    extent: Extent,
+    sums: Sums,
+    stamp: u64,
+    generation: u64,
+}
+
+impl<W: World> Inner<W> {
+    /// Writes checkpoints as they become due, until the lane closes or stops.
+    pub(super) async fn checkpoints(self: Rc<Self>) {
+        loop {
+            while !self.closing.get() && self.journal.check().is_ok() && !self.is_checkpoint_due() {
+                self.journal.checkpoint_due.notified().await;
+            }
+            if self.closing.get() || self.journal.check().is_err() {
+                return;
+            }
+            if let Err(error) = self.checkpoint(Close::Idle).await {
+                self.journal.stop(&error.to_string());
+                return;
+            }
+            if self.journal.is_checkpoint_due() {
+                // Nothing could be given up: what holds the tail is in flight.
+                self.world.next_turn().await;
+            }
+        }
+    }
+
+    fn is_checkpoint_due(&self) -> bool {
+        self.journal.is_checkpoint_due()
+            || self.cache.borrow().is_checkpoint_due()
+            || self.tables.borrow().open.len() > self.config.open_extents
+    }
+
+    /// Writes one.
+    pub(super) async fn checkpoint(self: &Rc<Self>, close: Close) -> Result<(), LaneError> {
+        let (tail, first_record) = self.journal.next_tail();
+        self.write_checksum_pages().await?;
+        self.flush().await?;
+        self.close_extents(close).await?;
+        self.write_table_pages().await?;
+        self.flush().await?;
+        if !self.world.bug(Bug::TailPassesUncommitted) {
+            self.carry_forward(first_record).await?;
+        }
+        self.write_root(tail, first_record).await?;
+        self.checkpoints.set(self.checkpoints.get() + 1);
+        self.journal.move_tail(tail);
+        Ok(())
+    }
+
+    async fn write_checksum_pages(&self) -> Result<(), LaneError> {
+        let dirty = self.cache.borrow().dirty();
+        many(&dirty, PAGES_IN_FLIGHT, async |extent: &Extent| {
+            if !matches!(self.tables.borrow().place(*extent).life, Life::Held | Life::Allocating) {
+                return Ok(());
+            }
+            self.tables.borrow_mut().begin(*extent);
+            let result = self.write_checksum_page(*extent).await;
+            self.tables.borrow_mut().end(*extent);
+            result
+        })
+        .await
+    }
+
+    async fn write_checksum_page(&self, extent: Extent) -> Result<(), LaneError> {
+        self.load_page(extent).await?;
+        let Some((sums, stamp)) = self.cache.borrow().image(extent) else { return Ok(()) };
+        let (old, id) = {
+            let tables = self.tables.borrow();
+            let place = tables.place(extent);
+            (place.page_generation, place.id)
+        };
+        let generation = match self.world.bug(Bug::OneSlotPages) {
+            true => old.max(1).next_multiple_of(2),
+            false => old + 1,
+        };
+        let image = PageImage { extent, sums, stamp, generation };
+        let page = self.write_page_image(&image).await?;
+        let mut tables = self.tables.borrow_mut();
+        // Freed meanwhile: the page belongs to nobody, but its generation is used.
+        let place = tables.change(extent);
+        place.page_generation = page.generation;
+        if place.id == id && matches!(place.life, Life::Held | Life::Allocating) {
+            place.page_crc = Some(page.crc);
+            self.cache.borrow_mut().written(extent, image.stamp);
+        }
+        Ok(())
+    }
+
+    async fn write_page_image(&self, image: &PageImage) -> Result<PageRef, LaneError> {
+        let address = self.site.layout.checksum_page(image.extent, Slot::of(image.generation));
+        let mut buffer = self.world.buffer(1).await;
+        let place = Place { device: self.site.device, address };
+        let page = checksum_page::encode(&mut buffer, place, image.generation, &image.sums);
+        self.write_metadata(address, buffer).await?;
+        Ok(page)
+    }
+
+    async fn write_metadata(&self, address: u64, buffer: W::Buffer) -> Result<(), LaneError> {
+        self.metadata_writes.set(self.metadata_writes.get() + 1);
+        Ok(retry::write(&self.world, &self.disk, address, buffer.freeze()).await?)
+    }
+
+    /// Closes extents whose data is durable and which nobody writes any more.
+    async fn close_extents(&self, close: Close) -> Result<(), LaneError> {
+        let now = self.checkpoints.get();
+        let mut idle: Vec<(u64, Extent)> = {
+            let tables = self.tables.borrow();
+            let open = tables.open.iter().map(|extent| (tables.place(*extent), *extent));
+            open.filter(|(place, _)| {
+                place.open == Openness::Open && place.busy == 0 && !place.suspect && place.life == Life::Held
+            })
+            .map(|(place, extent)| (place.touched, extent))
+            .collect()
+        };
+        idle.sort_unstable();
+        let over = self.tables.borrow().open.len().saturating_sub(self.config.open_extents / 2);
+        for (at, (touched, extent)) in idle.into_iter().enumerate() {
+            let due = match close {
+                Close::All => true,
+                Close::Idle => touched + OPEN_CHECKPOINTS <= now || (at < over && touched < now),
+            };
+            if !due && !self.world.bug(Bug::CloseBeforeDataDurable) {
+                continue;
+            }
+            self.journal.room(Room::Reserve).await?;
+            {
+                // Written again while room was awaited?
+                let mut tables = self.tables.borrow_mut();
+                let place = tables.place(extent);
+                if place.busy > 0 || place.touched != touched || place.life != Life::Held {
+                    continue;
+                }
+                tables.change(extent).open = Openness::Closed;
+                tables.open.remove(&extent);
+            }
+            let ticket = self.journal.append(&Record::Close { extent });
+            self.journal.done(ticket.record);
+        }
+        Ok(())
+    }
+
+    async fn write_table_pages(&self) -> Result<(), LaneError> {
+        let dirty: Vec<(Slab, u32)> = {
+            let tables = self.tables.borrow();
+            let pages = tables.slabs.iter().flat_map(|(slab, state)| {
+                let dirty = (0u32..).zip(&state.dirty).filter(|(_, dirty)| **dirty);
+                dirty.map(|(page, _)| (*slab, page))
+            });
+            pages.collect()
+        };
+        many(&dirty, PAGES_IN_FLIGHT, async |(slab, page): &(Slab, u32)| {
+            self.write_table_page(*slab, *page).await
+        })
+        .await
+    }
+
+    async fn write_table_page(&self, slab: Slab, page: u32) -> Result<(), LaneError> {
+        let mut buffer = self.world.buffer(1).await;
+        let (address, image) = {
+            let mut tables = self.tables.borrow_mut();
+            let Some(state) = tables.slabs.get_mut(&slab) else { return Ok(()) };
+            state.dirty[page as usize] = false;
+            let generation = state.pages[page as usize].map_or(0, |old| old.generation) + 1;
+            let address = self.site.layout.slab(slab).table_page(page, Slot::of(generation));
+            let entries: Vec<_> = state
+                .places
+                .chunks(ENTRIES_PER_PAGE as usize)
+                .nth(page as usize)
+                .map(|places| places.iter().map(super::tables::Place::entry).collect())
+                .unwrap_or_default();
+            let place = Place { device: self.site.device, address };
+            (address, table::encode_page(&mut buffer, place, generation, (slab, page), &entries))
+        };
+        self.write_metadata(address, buffer).await?;
+        if let Some(state) = self.tables.borrow_mut().slabs.get_mut(&slab) {
+            state.pages[page as usize] = Some(image);
+        }
+        Ok(())
+    }
+
+    /// PROTOCOL S1: the tail passes an uncommitted record only after a copy of it was appended at the head.
+    async fn carry_forward(&self, first_record: u64) -> Result<(), LaneError> {
+        let mut newest = None;
+        let slots: Vec<_> = self.tables.borrow().shards.keys().copied().collect();
+        for slot in slots {
+            loop {
+                self.journal.room(Room::Reserve).await?;
+                let mut tables = self.tables.borrow_mut();
+                let Some(shard) = tables.shards.get_mut(&slot) else { break };
+                let old = shard.uncommitted.iter_mut().find(|old| old.record < first_record);
+                let Some(old) = old else { break };
+                let carried = |subject: &Subject| Subject { carried: true, ..*subject };
+                let record = match &old.kind {
+                    UncommittedKind::Write { subject, blocks, sums } => {
+                        Record::Write { subject: carried(subject), blocks: *blocks, sums: sums[..].into() }
+                    }
+                    UncommittedKind::Zero { subject, blocks } => {
+                        Record::Zero { subject: carried(subject), blocks: *blocks }
+                    }
+                    UncommittedKind::Free { subject } => Record::Free { subject: carried(subject) },
+                    UncommittedKind::Empty => {
+                        Record::Empty { shard: slot, version: old.version, carried: true }
+                    }
+                };
+                let ticket = self.journal.append(&record);
+                old.record = ticket.record;
+                drop(tables);
+                self.journal.done(ticket.record);
+                newest = Some(ticket);
+            }
+        }
+        if let Some(ticket) = newest {
+            self.journal.durable(&ticket).await?;
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    async fn write_root(&self, tail: u64, first_record: u64) -> Result<(), LaneError> {
+        let generation = self.root_generation.get() + 1;
+        let root = {
+            let tables = self.tables.borrow();
+            let slabs = tables.slabs.iter().map(|(slab, state)| SlabEntry {
+                slab: *slab,
+                owner_generation: state.generation,
+                pages: state.pages.clone(),
+            });
+            let shards = tables.shards.iter().map(|(slot, shard)| shard.entry(*slot));
+            Root {
+                generation,
+                lane: self.site.lane,
+                incarnation: self.journal.incarnation(),
+                tail,
+                first_record,
+                slabs: slabs.collect(),
+                shards: shards.collect(),
+            }
+        };
+        let image = root.encode(&self.site.layout, self.site.device).map_err(|error| {
+            LaneError::Stopped(format!("its root has no room for what it must name: {error}"))
+        })?;
+        let chunk = W::MAX_BUFFER_BLOCKS * BLOCK_BYTES;
+        let parts: Vec<(u64, &[u8])> = image
+            .body
+            .chunks(chunk)
+            .enumerate()
+            .map(|(index, part)| (image.slot.first + 1 + (index * W::MAX_BUFFER_BLOCKS) as u64, part))
+            .collect();
+        many(&parts, PAGES_IN_FLIGHT, async |(address, part): &(u64, &[u8])| {
+            let mut buffer = self.world.buffer(part.len().div_ceil(BLOCK_BYTES)).await;
+            buffer[..part.len()].copy_from_slice(part);
+            buffer[part.len()..].fill(0);
+            self.write_metadata(*address, buffer).await
+        })
+        .await?;
+        // A flush of the device itself: the root must not be durable before what it names.
+        self.disk.flush().await?;
+        let mut buffer = self.world.buffer(1).await;
+        buffer.copy_from_slice(&image.first);
+        self.write_metadata(image.slot.first, buffer).await?;
+        self.disk.flush().await?;
+        self.root_generation.set(generation);
+        Ok(())
+    }
+}
