@@ -48,10 +48,11 @@ fn segment() -> impl Strategy<Value = SegmentId> {
 }
 
 fn subject() -> impl Strategy<Value = Subject> {
-    (extent(), any::<u32>(), version(), any::<bool>(), any::<bool>()).prop_map(
-        |(extent, shard, version, copy, carried)| Subject {
+    (extent(), any::<u32>(), any::<u32>(), version(), any::<bool>(), any::<bool>()).prop_map(
+        |(extent, shard, index, version, copy, carried)| Subject {
             extent,
             shard: ShardSlot(shard),
+            index,
             version,
             origin: if copy { Origin::Copy } else { Origin::Shard },
             carried,
@@ -91,7 +92,7 @@ fn record() -> impl Strategy<Value = Owned> {
         1 => (subject(), blocks(EXTENT_BLOCKS))
             .prop_map(move |(subject, blocks)| plain(Record::Zero { subject, blocks })),
         1 => (subject(), segment(), any::<u32>()).prop_map(move |(subject, segment, index)| {
-            plain(Record::Allocate { subject, holds: ExtentId { segment, index } })
+            plain(Record::Allocate { subject: Subject { index, ..subject }, holds: ExtentId { segment, index } })
         }),
         1 => subject().prop_map(move |subject| plain(Record::Free { subject })),
         1 => extent().prop_map(move |extent| plain(Record::Open { extent })),
@@ -119,7 +120,7 @@ fn encoded(record: &Record<'_>) -> Vec<u8> {
 #[test]
 fn every_kind_has_its_documented_length() {
     let lengths: Vec<_> = samples::records().iter().map(Record::encoded_bytes).collect();
-    assert_eq!(lengths, [28 + 3 * 4, 28, 48, 24, 8, 8, 8, 20, 60, 8, 16, 16, 20, 20]);
+    assert_eq!(lengths, [32 + 3 * 4, 32, 48, 28, 8, 8, 8, 20, 60, 8, 16, 16, 20, 20]);
 }
 
 #[test]

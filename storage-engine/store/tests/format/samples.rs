@@ -214,6 +214,7 @@ fn subject(origin: Origin, carried: bool) -> Subject {
     Subject {
         extent: Extent(70),
         shard: ShardSlot(3),
+        index: 8000,
         version: Version { epoch: 4, sequence: 77 },
         origin,
         carried,
