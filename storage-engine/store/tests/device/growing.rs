@@ -46,6 +46,17 @@ fn a_device_whose_disk_has_its_size_is_left_alone() {
     assert_eq!(disk.writes(), writes);
 }
 
+/// Once a front copy says the new size, the device opens without its front.
+fn assert_back_follows_front(disk: &MemoryDisk, size: u64) {
+    let front = [0, 1].map(|block| Superblock::decode(&disk.block(block), block));
+    if front.iter().flatten().any(|copy| copy.layout.device_blocks() == size) {
+        let disk = disk.duplicate();
+        [0, BLOCK_BYTES as u64].into_iter().for_each(|at| disk.poke(at, &[0; BLOCK_BYTES]));
+        let opened = run(device::open(&Memory, &disk)).expect("the back copies are there");
+        assert_eq!(opened.superblock.layout.device_blocks(), size);
+    }
+}
+
 #[test]
 fn a_kill_at_any_write_leaves_the_old_size_or_the_new() {
     for more in [1, 2, 5000] {
@@ -67,6 +78,7 @@ fn a_kill_at_any_write_leaves_the_old_size_or_the_new() {
                         new += 1;
                     }
                 }
+                assert_back_follows_front(&disk, BLOCKS + more);
                 let restored =
                     run(device::restore(&Memory, &disk, &opened.superblock)).expect("the disk works");
                 let again = run(device::open(&Memory, &disk)).expect("it opens");
