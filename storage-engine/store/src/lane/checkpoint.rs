@@ -10,10 +10,11 @@ use ashlar_io::{BLOCK_BYTES, Buffer, Bug, Disk, World};
 
 use super::journal::Room;
 use super::tables::{Life, Openness, UncommittedKind};
-use super::types::LaneError;
+use super::types::{LaneError, ShardSlot};
 use super::{Inner, many, retry};
 use crate::format::layout::ENTRIES_PER_PAGE;
 use crate::format::{Extent, Place, Record, Root, Slab, SlabEntry, Slot, Subject, table};
+use crate::ids::Version;
 
 /// Metadata I/Os in flight at a time: a bound on memory, deep enough for a device.
 pub(super) const PAGES_IN_FLIGHT: usize = 16;
@@ -162,14 +163,10 @@ impl<W: World> Inner<W> {
         let mut newest = None;
         let slots: Vec<_> = self.tables.borrow().shards.keys().copied().collect();
         for slot in slots {
-            loop {
+            while let Some((version, kind)) = self.next_to_carry(slot, first_record) {
                 self.journal.room(Room::Reserve).await?;
-                let mut tables = self.tables.borrow_mut();
-                let Some(shard) = tables.shards.get_mut(&slot) else { break };
-                let old = shard.uncommitted.iter_mut().find(|old| old.record < first_record);
-                let Some(old) = old else { break };
                 let carried = |subject: &Subject| Subject { carried: true, ..*subject };
-                let record = match &old.kind {
+                let record = match &kind {
                     UncommittedKind::Write { subject, blocks, sums } => {
                         Record::Write { subject: carried(subject), blocks: *blocks, sums: sums[..].into() }
                     }
@@ -177,14 +174,17 @@ impl<W: World> Inner<W> {
                         Record::Zero { subject: carried(subject), blocks: *blocks }
                     }
                     UncommittedKind::Free { subject } => Record::Free { subject: carried(subject) },
-                    UncommittedKind::Empty => {
-                        Record::Empty { shard: slot, version: old.version, carried: true }
-                    }
+                    UncommittedKind::Empty => Record::Empty { shard: slot, version, carried: true },
                 };
                 let ticket = self.journal.append(&record);
-                old.record = ticket.record;
-                drop(tables);
                 self.journal.done(ticket.record);
+                let mut tables = self.tables.borrow_mut();
+                if let Some(shard) = tables.shards.get_mut(&slot) {
+                    let old = shard.uncommitted.iter_mut().find(|old| old.version == version);
+                    if let Some(old) = old {
+                        old.record = ticket.record;
+                    }
+                }
                 newest = Some(ticket);
             }
         }
@@ -193,6 +193,13 @@ impl<W: World> Inner<W> {
             self.flush().await?;
         }
         Ok(())
+    }
+
+    /// An uncommitted record of a shard that stands before the new tail.
+    fn next_to_carry(&self, slot: ShardSlot, first_record: u64) -> Option<(Version, UncommittedKind)> {
+        let tables = self.tables.borrow();
+        let old = tables.shards.get(&slot)?.uncommitted.iter().find(|old| old.record < first_record)?;
+        Some((old.version, old.kind.clone()))
     }
 
     async fn write_root(&self, tail: u64, first_record: u64) -> Result<(), LaneError> {
