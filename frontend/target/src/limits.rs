@@ -80,5 +80,41 @@ pub const CONNECTIONS_MAX: usize = 16_384;
 /// Connections that one host address may have before they have authenticated themselves by Connect.
 pub const UNBOUND_CONNECTIONS_PER_PEER: usize = 256;
 
+/// Time after which a peer counts as gone that acknowledges neither data nor, when there is none, probes.
+pub const PEER_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Controllers that one host NQN may have at a time: several paths, reconnects that overlap, discovery.
 pub const CONTROLLERS_PER_HOST: usize = 1024;
+
+/// The limits that a target can be given others of: tests cannot wait for the named ones, or reach them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// [`CONNECT_TIME`]
+    pub connect_time: Duration,
+    /// [`RECEIVE_PROGRESS`]
+    pub receive_progress: Duration,
+    /// [`SEND_PROGRESS`]
+    pub send_progress: Duration,
+    /// [`PEER_TIMEOUT`]
+    pub peer_timeout: Duration,
+    /// [`CONNECTIONS_MAX`]
+    pub connections: usize,
+    /// [`UNBOUND_CONNECTIONS_PER_PEER`]
+    pub unbound_connections_per_peer: usize,
+    /// [`CONTROLLERS_PER_HOST`]
+    pub controllers_per_host: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connect_time: CONNECT_TIME,
+            receive_progress: RECEIVE_PROGRESS,
+            send_progress: SEND_PROGRESS,
+            peer_timeout: PEER_TIMEOUT,
+            connections: CONNECTIONS_MAX,
+            unbound_connections_per_peer: UNBOUND_CONNECTIONS_PER_PEER,
+            controllers_per_host: CONTROLLERS_PER_HOST,
+        }
+    }
+}

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ashlar_nvme::ids::{Nguid, Nsid};
 use ashlar_reactor::CoreId;
 use ashlar_target::inventory::{AnaState, HostAccess};
+use ashlar_target::limits::Limits;
 use ashlar_target::target::{ChangeError, NewNamespace};
 use rig::backend::{Disk, DiskOpener};
 use rig::wire::{Sgl, Wire, flush, read, rw};
@@ -210,7 +211,7 @@ fn a_controller_whose_host_keeps_silent_expires() {
 
 #[test]
 fn a_peer_that_says_nothing_is_dropped() {
-    let rig = Rig::start(1);
+    let rig = Rig::limited(Limits { connect_time: Duration::from_millis(500), ..Limits::default() });
     let mut silent = rig.connect();
     let mut halfway = rig.connect();
     halfway.initialize(Digests::OFF, 0, 0);

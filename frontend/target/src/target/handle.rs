@@ -15,6 +15,7 @@ use ashlar_reactor::{CoresHandle, Reply};
 use crate::backend::OpenBackend;
 use crate::inventory::{AnaState, HostAccess, Inventory, Namespace, Portal};
 use crate::io::SharedNamespace;
+use crate::limits::Limits;
 use crate::target::change::{ChangeError, NewNamespace, NewSubsystem, check_size};
 use crate::target::core_state::CoreState;
 use crate::target::metrics::{Metrics, NamespaceCounts, NamespaceMetrics};
@@ -67,7 +68,12 @@ async fn all(replies: Replies) -> Result<(), ChangeError> {
 impl<F: OpenBackend> Target<F> {
     /// Starts a target that serves nothing yet.
     pub async fn start(cores: CoresHandle) -> Result<Self, ChangeError> {
-        let shared = TargetShared::new(cores);
+        Self::start_with(cores, Limits::default()).await
+    }
+
+    /// As [`Target::start`], with limits of its own.
+    pub async fn start_with(cores: CoresHandle, limits: Limits) -> Result<Self, ChangeError> {
+        let shared = TargetShared::new(cores, limits);
         let control = Control {
             inventory: Arc::default(),
             opening: Vec::new(),

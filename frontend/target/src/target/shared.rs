@@ -10,7 +10,7 @@ use ashlar_nvme::ids::Cntlid;
 use ashlar_reactor::{CoreId, CoresHandle, Error, Instant, Reply};
 
 use crate::backend::OpenBackend;
-use crate::limits::CONNECTIONS_MAX;
+use crate::limits::Limits;
 use crate::target::core_state::{self, CoreState};
 use crate::target::metrics::CoreQueues;
 
@@ -27,10 +27,11 @@ pub(crate) struct TargetShared {
     pub(crate) cores: CoresHandle,
     pub(crate) places: Places,
     pub(crate) started: Instant,
+    pub(crate) limits: Limits,
 }
 
 impl TargetShared {
-    pub(crate) fn new(cores: CoresHandle) -> Arc<Self> {
+    pub(crate) fn new(cores: CoresHandle, limits: Limits) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let places = Places::new(cores.count());
         Arc::new(Self {
@@ -38,6 +39,7 @@ impl TargetShared {
             cores,
             places,
             started: ashlar_reactor::clock::read(),
+            limits,
         })
     }
 
@@ -144,10 +146,10 @@ impl Places {
         }
     }
 
-    /// Counts one more connection, unless there are too many.
-    pub(crate) fn admit(&self) -> bool {
+    /// Counts one more connection, unless there are `most`.
+    pub(crate) fn admit(&self, most: usize) -> bool {
         let before = self.connections.fetch_add(1, Ordering::AcqRel);
-        if before >= CONNECTIONS_MAX {
+        if before >= most {
             self.connections.fetch_sub(1, Ordering::AcqRel);
             self.refused.fetch_add(1, Ordering::Relaxed);
             return false;

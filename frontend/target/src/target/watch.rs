@@ -7,7 +7,7 @@ use std::time::Duration;
 use ashlar_reactor::{Instant, first, sleep_until};
 
 use crate::backend::OpenBackend;
-use crate::limits::{LATENESS_MAX, RECEIVE_PROGRESS, SEND_PROGRESS};
+use crate::limits::{LATENESS_MAX, Limits};
 use crate::target::core_state::CoreState;
 use crate::transport::queue::Reason;
 
@@ -62,13 +62,14 @@ impl<F: OpenBackend> CoreState<F> {
     }
 
     fn look_at_queues(&self, now: Instant) {
+        let Limits { receive_progress, send_progress, .. } = self.shared.limits;
         let queues: Vec<_> = self.queues.borrow().clone();
         for queue in queues.iter().filter(|queue| !queue.is_closed()) {
             let older = |since: Option<Instant>, limit| since.is_some_and(|since| now.since(since) > limit);
             let received = queue.partial_since.get();
-            if older(received, RECEIVE_PROGRESS) || older(queue.transfers.stalled_since(), RECEIVE_PROGRESS) {
+            if older(received, receive_progress) || older(queue.transfers.stalled_since(), receive_progress) {
                 queue.close(Reason::ReceiveStalled);
-            } else if older(queue.outbox.stalled_since(), SEND_PROGRESS) {
+            } else if older(queue.outbox.stalled_since(), send_progress) {
                 queue.close(Reason::SendStalled);
             }
         }

@@ -12,7 +12,6 @@ use ashlar_reactor::{Notify, first, timeout};
 
 use crate::backend::OpenBackend;
 use crate::inventory::Portal;
-use crate::limits::{CONNECT_TIME, UNBOUND_CONNECTIONS_PER_PEER};
 use crate::target::core_state::CoreState;
 use crate::transport::handshake::{self, Greeted};
 use crate::transport::placing;
@@ -76,7 +75,8 @@ async fn accept_all<F: OpenBackend>(state: &Rc<CoreState<F>>, mut listener: List
 fn accepted<F: OpenBackend>(state: &Rc<CoreState<F>>, stream: Stream, portal: Portal) {
     // A peer that is gone already is no error of ours.
     let (Ok(peer), Ok(local)) = (stream.peer_address(), stream.local_address()) else { return };
-    if !state.shared.places.admit() {
+    let limits = state.shared.limits;
+    if !state.shared.places.admit(limits.connections) {
         tracing::warn!(%peer, "connection refused: the target has as many as it takes");
         return;
     }
@@ -87,17 +87,18 @@ fn accepted<F: OpenBackend>(state: &Rc<CoreState<F>>, stream: Stream, portal: Po
         *count += 1;
         *count
     };
-    if unbound > UNBOUND_CONNECTIONS_PER_PEER {
+    if unbound > limits.unbound_connections_per_peer {
         state.shared.places.refused.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(%peer, "connection refused: too many of this host wait for Connect");
         return;
     }
-    if let Err(error) = stream.set_options(StreamOptions::default()) {
+    let options = StreamOptions { user_timeout: limits.peer_timeout, ..StreamOptions::default() };
+    if let Err(error) = stream.set_options(options) {
         tracing::debug!(%peer, %error, "could not set a connection's options");
     }
     let state = Rc::clone(state);
     ashlar_reactor::spawn(async move {
-        let greeted = timeout(CONNECT_TIME, handshake::greet(&stream));
+        let greeted = timeout(limits.connect_time, handshake::greet(&stream));
         // A peer that says nothing must not keep the core from stopping.
         let Ok(greeted) = first(greeted, ashlar_reactor::stop_requested()).await else {
             return stream.shut_down();

@@ -15,7 +15,6 @@ use crate::backend::OpenBackend;
 use crate::controller::connect::{self, AdminAdmission, ConnectRefusal, IoQueueAdmission};
 use crate::controller::{Controller, ControllerSettings, ControllerShared, ControllerState};
 use crate::inventory::Portal;
-use crate::limits::CONTROLLERS_PER_HOST;
 use crate::target::association::{Association, IoPlaces, RemoteQueues, SubsystemHealth};
 use crate::target::core_state::{CoreState, Ending};
 use crate::target::shared::Purpose;
@@ -94,7 +93,7 @@ async fn place_admin<F: OpenBackend>(state: &Rc<CoreState<F>>, parcel: Parcel, p
         Err(refusal) => return Err((Some(parcel.fd), refusal)),
     };
     let host = admission.host_nqn.clone();
-    if !state.count_host(&host, CONTROLLERS_PER_HOST) {
+    if !state.count_host(&host, state.shared.limits.controllers_per_host) {
         return Err((Some(parcel.fd), ConnectRefusal::BUSY));
     }
     let places = &state.shared.places;

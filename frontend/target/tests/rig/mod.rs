@@ -14,6 +14,7 @@ use ashlar_nvme::ids::{Nguid, Nqn, Nsid};
 use ashlar_reactor::{CoreId, Cores, CoresConfig};
 use ashlar_target::Target;
 use ashlar_target::inventory::{AnaState, HostAccess, LbaSize, Portal};
+use ashlar_target::limits::Limits;
 use ashlar_target::target::{NewNamespace, NewSubsystem};
 use uuid::Uuid;
 
@@ -42,14 +43,23 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn start(cores: usize) -> Rig {
-        let cores = Cores::start(&CoresConfig::floating(cores)).expect("cores start");
+        Rig::start_with(&CoresConfig::floating(cores), Limits::default())
+    }
+
+    /// One core, with limits that a test can reach.
+    pub(crate) fn limited(limits: Limits) -> Rig {
+        Rig::start_with(&CoresConfig::floating(1), limits)
+    }
+
+    pub(crate) fn start_with(config: &CoresConfig, limits: Limits) -> Rig {
+        let cores = Cores::start(config).expect("cores start");
         let disk = Disk::new(BYTES);
         let handle = cores.handle();
         let opener = DiskOpener(disk.clone());
         let started = handle.run_on(CoreId(0), {
             let handle = handle.clone();
             move || async move {
-                let target = Target::start(handle).await.expect("target starts");
+                let target = Target::start_with(handle, limits).await.expect("target starts");
                 let nqn = Nqn::parse(SUBSYSTEM).expect("a name");
                 let hosts = HostAccess::Any;
                 let new =

@@ -3,6 +3,8 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
+use socket2::{SockFilter, SockRef};
+
 use super::{Digests, PATIENCE};
 
 /// What one byte does to a CRC-32C, worked out bit by bit.
@@ -107,6 +109,14 @@ impl Wire {
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("sends");
+    }
+
+    /// From now on everything that comes for this end is lost before it is acknowledged, as if the host had lost its
+    /// power.
+    pub(crate) fn vanish(&self) {
+        // BPF: return 0, which keeps no byte of any packet.
+        let nothing = SockFilter::new(0x06, 0, 0, 0);
+        SockRef::from(&self.stream).attach_filter(&[nothing]).expect("attached");
     }
 
     pub(crate) fn cid(&mut self) -> u16 {

@@ -21,7 +21,8 @@ use crate::sys::{self, RawAddress};
 pub struct StreamOptions {
     /// Kernel buffer in each direction, in bytes. With the kernel's defaults deep write queues stall.
     pub buffer_bytes: u32,
-    /// Unacknowledged data older than this ends the connection (`TCP_USER_TIMEOUT`): a peer that vanished.
+    /// Unacknowledged data older than this ends the connection (`TCP_USER_TIMEOUT`), and so do probes that nobody
+    /// answers for so long when there is no data (`SO_KEEPALIVE`): a peer that vanished. In steps of a second.
     pub user_timeout: Duration,
 }
 
@@ -115,7 +116,12 @@ impl Stream {
         sys::set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
         sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)?;
         sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)?;
-        sys::set_option(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, timeout_ms)
+        sys::set_option(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, timeout_ms)?;
+        // Several probes within the time, so that one that gets lost ends nothing.
+        let timeout_s = timeout_ms / 1000;
+        sys::set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, (timeout_s / 2).max(1))?;
+        sys::set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, (timeout_s / 6).max(1))?;
+        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)
     }
 
     /// Our end's address.
