@@ -12,7 +12,6 @@
 //! | [`notify`] | the service supervisor |
 //! | [`observer`] | counters and health of a running node |
 //! | [`signals`] | reload, stop |
-//! | [`state`] | what is remembered about volumes |
 //! | [`storage`] | what stands behind the namespaces |
 
 pub mod apply;
@@ -25,5 +24,4 @@ pub mod node;
 pub mod notify;
 pub mod observer;
 pub mod signals;
-pub mod state;
 pub mod storage;

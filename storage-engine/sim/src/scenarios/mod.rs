@@ -1,8 +1,0 @@
-//! What is run.
-
-mod toy;
-
-use crate::scenario::Scenario;
-
-/// Every scenario.
-pub const ALL: &[&dyn Scenario] = &[&toy::Toy];
