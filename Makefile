@@ -5,8 +5,12 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
 # The duration of each fuzz target, and of each point of the benchmark table.
 FUZZ_SECONDS ?= 60
+# How many seeds of each scenario the simulator runs, and the first of them; SIM is for further options.
+SEEDS ?= 1000
+SEED ?= 1
+SIM ?=
 
-.PHONY: help setup build test lint demo bench fuzz clean
+.PHONY: help setup build test lint demo bench sim fuzz clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +38,9 @@ demo: ## serve a namespace, move verified data through it, attach it to a real L
 bench: ## measure and print the table of docs/performance.md
 	@ops/setup build bench
 	@ops/bench
+
+sim: ## run the storage engine in a simulated world, SEEDS seeds of each scenario from SEED on
+	$(CARGO) run --locked --release -p ashlar-sim -- --seeds $(SEEDS) --seed $(SEED) $(SIM)
 
 fuzz: ## throw broken input at every parser for FUZZ_SECONDS each
 	@ops/setup build fuzz

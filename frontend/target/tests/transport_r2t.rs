@@ -268,13 +268,7 @@ fn abort(rig: &Rig, host: &mut Host, cid: u16) {
     sqe[42..44].copy_from_slice(&cid.to_le_bytes());
     let capsule = host.admin.capsule(&sqe, &[]);
     host.admin.send(&capsule);
-    // It has been taken in when what came behind it is answered, and is with the queue's core when every core has
-    // taken in what was sent to it before.
-    assert_eq!(host.admin.property_get(0x1C, false).status(), 0);
-    let cores = rig.cores.as_ref().expect("running").handle();
-    for core in cores.ids() {
-        cores.run_on(core, || async {}).wait().expect("ran");
-    }
+    rig.settled(host);
 }
 
 #[test]

@@ -83,6 +83,8 @@ fn settings_after_restart(old: &Config, new: &Config) -> Vec<String> {
         ("log.format", old.log.format != new.log.format),
         ("metrics", old.metrics != new.metrics),
         ("portals", old.portals != new.portals),
+        ("state", old.state_directory != new.state_directory),
+        ("pools and devices", old.pools != new.pools),
     ];
     keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key.to_owned()).collect()
 }
@@ -122,6 +124,7 @@ fn is_same_disk(old: &NamespaceSettings, new: &NamespaceSettings) -> bool {
             BackendSettings::Raw { path: old_path, page_cache: old_cache, .. },
             BackendSettings::Raw { path: new_path, page_cache: new_cache, .. },
         ) => old_path == new_path && old_cache == new_cache,
+        (BackendSettings::Volume { name: old, .. }, BackendSettings::Volume { name: new, .. }) => old == new,
         _ => false,
     };
     same_backend && old.uuid == new.uuid && old.block_size == new.block_size

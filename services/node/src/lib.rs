@@ -12,6 +12,7 @@
 //! | [`notify`] | the service supervisor |
 //! | [`observer`] | counters and health of a running node |
 //! | [`signals`] | reload, stop |
+//! | [`state`] | what is remembered about volumes |
 //! | [`storage`] | what stands behind the namespaces |
 
 pub mod apply;
@@ -24,4 +25,5 @@ pub mod node;
 pub mod notify;
 pub mod observer;
 pub mod signals;
+pub mod state;
 pub mod storage;

@@ -26,6 +26,9 @@ pub enum StorageError {
         /// The system's reason.
         source: io::Error,
     },
+    /// A volume is not open.
+    #[error("volume {0} is not open: there is no engine for it")]
+    NotOpen(config::Name),
     /// A data core could not be reached.
     #[error("a data core could not be reached: {0}")]
     Core(#[from] ReactorError),
@@ -45,7 +48,7 @@ impl Storage {
     /// # Errors
     /// If a file or device cannot be used.
     pub async fn prepare(cores: &CoresHandle, settings: &BackendSettings) -> Result<Self, StorageError> {
-        let (source, count) = (source(settings), cores.count());
+        let (source, count) = (source(settings)?, cores.count());
         // Any core will do.
         let prepared =
             cores.run_on(CoreId(0), move || async move { AnyOpener::prepare(&source, count).await });
@@ -60,8 +63,10 @@ impl Storage {
     /// If a file cannot grow, or a device has not grown.
     pub fn resize(&self, settings: &BackendSettings) -> Result<u64, StorageError> {
         let bytes = match settings {
-            BackendSettings::Null { bytes } | BackendSettings::Memory { bytes, .. } => *bytes,
-            BackendSettings::Raw { extent: RawExtent::Create { bytes }, .. } => *bytes,
+            BackendSettings::Null { bytes }
+            | BackendSettings::Memory { bytes, .. }
+            | BackendSettings::Volume { bytes, .. }
+            | BackendSettings::Raw { extent: RawExtent::Create { bytes }, .. } => *bytes,
             BackendSettings::Raw { path, extent: RawExtent::Whole, .. } => {
                 end_of(path).map_err(|source| StorageError::End { path: path.clone(), source })?
             }
@@ -89,8 +94,9 @@ fn end_of(path: &Path) -> io::Result<u64> {
     fs::File::open(path)?.seek(SeekFrom::End(0))
 }
 
-fn source(settings: &BackendSettings) -> BackendSource {
-    match settings {
+fn source(settings: &BackendSettings) -> Result<BackendSource, StorageError> {
+    Ok(match settings {
+        BackendSettings::Volume { name, .. } => return Err(StorageError::NotOpen(name.clone())),
         BackendSettings::Null { bytes } => BackendSource::Null { bytes: *bytes },
         BackendSettings::Memory { bytes, memory_max } => {
             BackendSource::Memory { bytes: *bytes, memory_max: *memory_max }
@@ -106,14 +112,16 @@ fn source(settings: &BackendSettings) -> BackendSource {
                 config::PageCache::Used => PageCache::Used,
             },
         },
-    }
+    })
 }
 
 /// Size in logical blocks that the settings give a namespace; `None`: all that its storage has.
 pub fn blocks(settings: &NamespaceSettings) -> Option<u64> {
     let bytes = match &settings.backend {
-        BackendSettings::Null { bytes } | BackendSettings::Memory { bytes, .. } => *bytes,
-        BackendSettings::Raw { extent: RawExtent::Create { bytes }, .. } => *bytes,
+        BackendSettings::Null { bytes }
+        | BackendSettings::Memory { bytes, .. }
+        | BackendSettings::Volume { bytes, .. }
+        | BackendSettings::Raw { extent: RawExtent::Create { bytes }, .. } => *bytes,
         BackendSettings::Raw { extent: RawExtent::Whole, .. } => return None,
     };
     Some(bytes >> settings.block_size.shift())

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
@@ -282,10 +282,14 @@ impl CoresHandle {
         F: FnOnce() -> Fut + Send + 'static,
         Fut: Future<Output = T> + 'static,
     {
-        let shared = Arc::new(Answer { value: ArrayQueue::new(1), waker: AtomicWaker::new() });
-        let giver = Giver(Some(Arc::clone(&shared)));
+        let shared = Arc::new(Answer::new());
+        let giver = Giver(Arc::clone(&shared));
         let mut reply = Reply { core, shared, refused: false };
-        let Some(remote) = self.remotes.get(core.index()) else { return reply };
+        let Some(remote) = self.remotes.get(core.index()) else {
+            // Nobody answers for a core that does not exist.
+            drop(giver);
+            return reply;
+        };
         let closure = Box::new(move || {
             crate::spawn_now(async move {
                 let value = function().await;
@@ -299,29 +303,48 @@ impl CoresHandle {
 
 struct Answer<T> {
     value: ArrayQueue<T>,
+    /// No value comes any more, beside one that is there. Set before the waker is taken.
+    closed: AtomicBool,
     waker: AtomicWaker,
 }
 
-struct Giver<T>(Option<Arc<Answer<T>>>);
+impl<T> Answer<T> {
+    fn new() -> Self {
+        Self { value: ArrayQueue::new(1), closed: AtomicBool::new(false), waker: AtomicWaker::new() }
+    }
+
+    /// Nobody is left to give a value. Returns who waits: whoever registers from now on sees that it is closed.
+    fn close(&self) -> Option<Waker> {
+        self.closed.store(true, Ordering::Release);
+        self.waker.take()
+    }
+
+    /// The value; `None` if there will be none.
+    fn poll(&self, context: &mut Context<'_>) -> Poll<Option<T>> {
+        self.waker.register(context.waker());
+        // Looked at before the value, which is given before it is closed.
+        let closed = self.closed.load(Ordering::Acquire);
+        match self.value.pop() {
+            Some(value) => Poll::Ready(Some(value)),
+            None if closed => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+}
+
+struct Giver<T>(Arc<Answer<T>>);
 
 impl<T> Giver<T> {
     fn give(&self, value: T) {
-        if let Some(answer) = &self.0 {
-            // The queue is empty: an answer is given once.
-            let _ = answer.value.push(value);
-        }
+        // The queue is empty: an answer is given once.
+        let _ = self.0.value.push(value);
     }
 }
 
 impl<T> Drop for Giver<T> {
     fn drop(&mut self) {
-        if let Some(answer) = self.0.take() {
-            let waker = answer.waker.take();
-            // Given up before waking, so that the woken one sees that there is nobody left to answer.
-            drop(answer);
-            if let Some(waker) = waker {
-                waker.wake();
-            }
+        if let Some(waker) = self.0.close() {
+            waker.wake();
         }
     }
 }
@@ -346,15 +369,8 @@ impl<T> Future for Reply<T> {
         if self.refused {
             return Poll::Ready(Err(Error::InboxFull { core: self.core }));
         }
-        self.shared.waker.register(context.waker());
-        let gone = Arc::strong_count(&self.shared) == 1;
-        // Pairs with the release when the giver dropped its reference: what it gave before is seen below.
-        fence(Ordering::Acquire);
-        match self.shared.value.pop() {
-            Some(value) => Poll::Ready(Ok(value)),
-            None if gone => Poll::Ready(Err(Error::Stopped { core: self.core })),
-            None => Poll::Pending,
-        }
+        let core = self.core;
+        self.shared.poll(context).map(|value| value.ok_or(Error::Stopped { core }))
     }
 }
 
@@ -376,6 +392,88 @@ impl<T> Reply<T> {
                 return result;
             }
             thread::park();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn reply<T>() -> (Giver<T>, Reply<T>) {
+        let shared = Arc::new(Answer::new());
+        (Giver(Arc::clone(&shared)), Reply { core: CoreId(3), shared, refused: false })
+    }
+
+    fn poll<T>(reply: &mut Reply<T>, waker: &Waker) -> Poll<Result<T, Error>> {
+        Pin::new(reply).poll(&mut Context::from_waker(waker))
+    }
+
+    #[test]
+    fn whoever_asks_while_the_giver_gives_up_is_told_so() {
+        let (giver, mut reply) = reply::<u8>();
+        // The giver is half-way through its drop: it has taken the waker, of which there was none.
+        assert!(giver.0.close().is_none());
+        let told = poll(&mut reply, Waker::noop());
+        assert!(matches!(told, Poll::Ready(Err(Error::Stopped { core: CoreId(3) }))), "nobody would wake it");
+    }
+
+    #[test]
+    fn whoever_waits_is_woken_when_the_giver_goes_with_and_without_a_value() {
+        for value in [None, Some(7)] {
+            let (giver, mut reply) = reply::<u8>();
+            let wakes = Arc::new(Wakes::default());
+            let waker = Waker::from(Arc::clone(&wakes));
+            assert!(poll(&mut reply, &waker).is_pending());
+            if let Some(value) = value {
+                giver.give(value);
+            }
+            drop(giver);
+            assert_eq!(wakes.0.load(Ordering::SeqCst), 1);
+            match (poll(&mut reply, &waker), value) {
+                (Poll::Ready(Ok(got)), Some(given)) => assert_eq!(got, given),
+                (Poll::Ready(Err(Error::Stopped { .. })), None) => {}
+                (other, _) => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_to_a_core_that_does_not_exist_ends_at_once() {
+        let handle = CoresHandle { remotes: Arc::new([]) };
+        let answer = handle.run_on(CoreId(0), || async {}).wait();
+        assert!(matches!(answer, Err(Error::Stopped { core: CoreId(0) })));
+    }
+
+    #[test]
+    fn no_wake_is_missed_between_two_threads() {
+        for round in 0..2000 {
+            let (giver, reply) = reply::<u32>();
+            let start = Arc::new(Barrier::new(2));
+            let there = Arc::clone(&start);
+            let other = thread::spawn(move || {
+                there.wait();
+                if round % 2 == 0 {
+                    giver.give(round);
+                }
+            });
+            start.wait();
+            // Without a wake this hangs.
+            let answer = reply.wait();
+            assert_eq!(answer.ok(), (round % 2 == 0).then_some(round));
+            other.join().expect("joins");
         }
     }
 }

@@ -47,7 +47,7 @@ pub use cores::{CoreCounters, Cores, CoresConfig, CoresHandle, Reply};
 pub use error::Error;
 pub use file::{File, FileKind, Geometry, OpenOptions};
 pub use frozen::FrozenBuf;
-pub use sync::{JoinHandle, Line, Notify, next_turn, spawn_join, yield_now};
+pub use sync::{JoinHandle, Line, Notify, first, next_turn, spawn_join, yield_now};
 pub use timer::{Elapsed, sleep, sleep_until, timeout};
 
 /// Number of a data core, counted from zero.

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -66,6 +66,18 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
+/// Ends with the first of the two, `Ok` being `a`, which is looked at first; both are dropped then.
+pub async fn first<A: Future, B: Future>(a: A, b: B) -> Result<A::Output, B::Output> {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    poll_fn(|context| {
+        if let Poll::Ready(output) = a.as_mut().poll(context) {
+            return Poll::Ready(Ok(output));
+        }
+        b.as_mut().poll(context).map(Err)
+    })
+    .await
+}
+
 /// Lets everything that has arrived for this core run first: goes on behind what the next look at the ring brings. A
 /// task with much to do that calls this now and then takes turns with all others, [`yield_now`] only with those that
 /// are ready already.
@@ -92,4 +104,27 @@ pub async fn yield_now() {
         Poll::Pending
     })
     .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    fn poll<F: Future>(future: F) -> Poll<F::Output> {
+        pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn the_first_of_two_futures_that_ends_is_the_answer() {
+        assert_eq!(
+            poll(first(ready(1), ready('b'))),
+            Poll::Ready(Ok(1)),
+            "both: the one that is named first"
+        );
+        assert_eq!(poll(first(ready(1), pending::<()>())), Poll::Ready(Ok(1)));
+        assert_eq!(poll(first(pending::<()>(), ready('b'))), Poll::Ready(Err('b')));
+        assert_eq!(poll(first(pending::<()>(), pending::<()>())), Poll::Pending);
+    }
 }

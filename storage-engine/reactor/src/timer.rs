@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::core;
+use crate::sync::first;
 
 /// Timers that are armed, by deadline and, among equals, by age.
 #[derive(Default)]
@@ -95,13 +96,5 @@ pub struct Elapsed;
 
 /// Waits for `future`, but not longer than `limit`; the future is dropped when time runs out.
 pub async fn timeout<F: Future>(limit: Duration, future: F) -> Result<F::Output, Elapsed> {
-    let mut future = std::pin::pin!(future);
-    let mut sleep = sleep(limit);
-    std::future::poll_fn(|context| {
-        if let Poll::Ready(output) = future.as_mut().poll(context) {
-            return Poll::Ready(Ok(output));
-        }
-        Pin::new(&mut sleep).poll(context).map(|()| Err(Elapsed))
-    })
-    .await
+    first(future, sleep(limit)).await.map_err(|()| Elapsed)
 }

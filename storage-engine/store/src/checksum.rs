@@ -14,6 +14,8 @@ impl Stored {
     pub const NEVER: Self = Self(0);
     /// Deallocated or zeroed: reads as zeroes.
     pub const ZERO: Self = Self(1);
+    /// The checksum page was lost (S4): no bytes verify, so the block is repaired from another replica.
+    pub const LOST: Self = Self(2);
 
     /// The block has bytes on the device.
     pub const fn has_data(self) -> bool {
@@ -40,8 +42,8 @@ impl Summer {
         debug_assert_eq!(bytes.len(), BLOCK_BYTES);
         let crc = crc32c::crc32c_append(self.identity, &block.to_le_bytes());
         match crc32c::crc32c_append(crc, bytes) {
-            // The two smallest values are codes (S4).
-            crc @ 0..=1 => Stored(crc + 2),
+            // The three smallest values are codes (S4).
+            crc @ 0..=2 => Stored(crc + 3),
             crc => Stored(crc),
         }
     }

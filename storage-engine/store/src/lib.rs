@@ -4,10 +4,12 @@
 //! |---|---|
 //! | [`ids`] | segments, shards, extents, blocks, versions |
 //! | [`checksum`] | stored checksums |
+//! | [`device`] | making, opening, growing and checking a device |
 //! | [`format`] | what stands on the device, byte by byte (`docs/on-disk-format.md`) |
 //! | [`lane`] | the part of a device that one core owns |
 
 pub mod checksum;
+pub mod device;
 pub mod format;
 pub mod ids;
 pub mod lane;

@@ -1,4 +1,4 @@
-//! Abort: requests that wait are ended here, commands of I/O queues where they are (NVMe Base 2.0 §5.1).
+//! Abort: event requests that wait are ended here, other commands where they are (NVMe Base 2.0 §5.1).
 
 use std::cell::Cell;
 
@@ -15,14 +15,10 @@ impl Controller {
     pub(super) async fn abort(&self, sqe: &Sqe) -> Result<Answer, Status> {
         let target = AbortCommand::from_sqe(sqe);
         if target.sqid.is_admin() {
-            // Only event requests wait; any other admin command has been answered before this one is looked
-            // at.
-            return Ok(match self.events.abort(target.cid) {
-                Some(()) => Answer::dw0(AbortCommand::DW0_ABORTED),
-                None => Answer::dw0(AbortCommand::DW0_NOT_ABORTED),
-            });
-        }
-        if !self.io_queues.borrow().contains(&target.sqid) {
+            if self.events.abort(target.cid).is_some() {
+                return Ok(Answer::dw0(AbortCommand::DW0_ABORTED));
+            }
+        } else if !self.io_queues.borrow().contains(&target.sqid) {
             return Ok(Answer::dw0(AbortCommand::DW0_NOT_ABORTED));
         }
         let _running = Running::start(&self.aborts)?;

@@ -17,7 +17,7 @@ pub enum Aborted {
 /// The answer of [`Queues::abort`].
 pub type AbortFuture = Pin<Box<dyn Future<Output = Aborted>>>;
 
-/// The controller's I/O queues.
+/// The controller's queues.
 pub trait Queues {
     /// Asks the queue to abort a command. A queue that does not exist answers [`Aborted::No`]. The completion
     /// of the aborted command is sent before the future ends.

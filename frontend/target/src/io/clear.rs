@@ -13,14 +13,15 @@ use crate::backend::{Backend, ByteRange, Clear, Durability};
 const CLEAR_SLICE_BYTES: u64 = 1024 * 1024 * 1024;
 
 /// Makes a range read as zeroes. WZSL keeps it below one slice (NVME N9).
-pub(super) async fn write_zeroes<B: Backend>(
+pub(super) async fn write_zeroes<B: Backend, P: DataPort>(
     namespace: &NamespaceCore<B>,
     range: ByteRange,
     deallocate: bool,
     durability: Durability,
+    port: &P,
 ) -> Result<(), Status> {
     let how = if deallocate { Clear::Deallocate } else { Clear::Zero };
-    let _running = namespace.gate().enter(range).await;
+    let _running = port.wait(namespace.gate().enter(range)).await?;
     namespace.backend().clear(range, how, durability).await.map_err(failed)
 }
 
@@ -49,14 +50,15 @@ pub(super) async fn fetch_ranges<B: Backend, P: DataPort>(
 }
 
 /// Discards ranges in bounded slices.
-pub(super) async fn discard<B: Backend>(
+pub(super) async fn discard<B: Backend, P: DataPort>(
     namespace: &NamespaceCore<B>,
     ranges: &[ByteRange],
     durability: Durability,
+    port: &P,
 ) -> Result<(), Status> {
     for &range in ranges {
         for (_, slice) in slices(range, CLEAR_SLICE_BYTES) {
-            let running = namespace.gate().enter(slice).await;
+            let running = port.wait(namespace.gate().enter(slice)).await?;
             let cleared = namespace.backend().clear(slice, Clear::Discard, Durability::Cached).await;
             drop(running);
             cleared.map_err(failed)?;

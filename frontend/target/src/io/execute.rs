@@ -52,12 +52,12 @@ async fn rarer<B: Backend, P: DataPort>(
         Action::Compare => compare::compare(namespace, range, port).await,
         Action::Verify => compare::verify(namespace, range).await,
         Action::WriteZeroes { deallocate } => {
-            clear::write_zeroes(namespace, range, deallocate, durability).await
+            clear::write_zeroes(namespace, range, deallocate, durability, port).await
         }
         Action::DatasetManagement { ranges, list_bytes, deallocate } => {
             let list = clear::fetch_ranges(namespace, ranges, list_bytes, port).await?;
             // Without AD the ranges are hints for which there is no use.
-            if deallocate { clear::discard(namespace, &list, durability).await } else { Ok(()) }
+            if deallocate { clear::discard(namespace, &list, durability, port).await } else { Ok(()) }
         }
     }
 }
@@ -97,7 +97,7 @@ async fn write<B: Backend, P: DataPort>(
 ) -> Result<(), Status> {
     for (at, slice) in slices(range, u64::from(SLICE_BYTES)) {
         let data = port.fetch(at as u32, slice.len as u32).await?;
-        let running = namespace.gate().enter(slice).await;
+        let running = port.wait(namespace.gate().enter(slice)).await?;
         namespace.backend().write(slice, data, durability).await.map_err(failed)?;
         drop(running);
     }

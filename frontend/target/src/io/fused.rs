@@ -84,18 +84,25 @@ async fn fetch_and_run<B: Backend, P: DataPort>(
     if range.end() > namespace.bytes() {
         return (Status::LBA_OUT_OF_RANGE, Status::ABORTED_FAILED_FUSED);
     }
-    let expected = match compare_port.fetch(0, range.len as u32).await {
-        Ok(data) => data,
-        Err(status) => return (status, Status::ABORTED_FAILED_FUSED),
+    let len = range.len as u32;
+    let halves = (compare_port, write_port);
+    let expected = match waiting(halves, compare_port.fetch(0, len)).await {
+        Ok(Ok(data)) => data,
+        Ok(Err(status)) => return (status, Status::ABORTED_FAILED_FUSED),
+        Err(statuses) => return statuses,
     };
-    let new = match write_port.fetch(0, range.len as u32).await {
-        Ok(data) => data,
-        Err(status) => return (Status::ABORTED_FAILED_FUSED, status),
+    let new = match waiting(halves, write_port.fetch(0, len)).await {
+        Ok(Ok(data)) => data,
+        Ok(Err(status)) => return (Status::ABORTED_FAILED_FUSED, status),
+        Err(statuses) => return statuses,
     };
     // At most 4 KiB each, which fit a buffer; receive buffers are too few to be held while waiting for other
     // cores.
-    let (Some(expected), Some(new)) = (expected.into_buffer().await, new.into_buffer().await) else {
-        return (Status::ATOMIC_WRITE_UNIT_EXCEEDED, Status::ABORTED_FAILED_FUSED);
+    let buffers = async { expected.into_buffer().await.zip(new.into_buffer().await) };
+    let (expected, new) = match waiting(halves, buffers).await {
+        Ok(Some(buffers)) => buffers,
+        Ok(None) => return (Status::ATOMIC_WRITE_UNIT_EXCEEDED, Status::ABORTED_FAILED_FUSED),
+        Err(statuses) => return statuses,
     };
     let flush_first = request.compare.force_unit_access && namespace.volatile_cache();
     let durability = durability(&request.write, cache);
@@ -118,6 +125,18 @@ async fn fetch_and_run<B: Backend, P: DataPort>(
     let outcome = spawn_join(gate::alone(id, home, range, pair)).await;
     // Not started because a core was too busy to be asked; or the core is stopping.
     outcome.ok().flatten().unwrap_or((Status::COMMAND_INTERRUPTED, Status::ABORTED_FAILED_FUSED))
+}
+
+/// Waits on behalf of both halves: who aborts one of them ends both.
+async fn waiting<P: DataPort, T>(
+    (compare, write): (&P, &P),
+    wait: impl Future<Output = T>,
+) -> Result<T, (Status, Status)> {
+    match compare.wait(write.wait(wait)).await {
+        Ok(Ok(output)) => Ok(output),
+        Ok(Err(status)) => Err((Status::ABORTED_FAILED_FUSED, status)),
+        Err(status) => Err((status, Status::ABORTED_FAILED_FUSED)),
+    }
 }
 
 /// Finds the pairs among a queue's commands, which are adjacent (NVMe Base 2.0 §3.4.2).
@@ -169,6 +188,11 @@ impl<T> Pairing<T> {
             (FusedOperation::Second, Some(first)) => Arrival::Pair(first, command),
             (FusedOperation::Second, None) => Arrival::Orphan(command),
         }
+    }
+
+    /// The first half that is held.
+    pub fn held(&self) -> Option<&T> {
+        self.first.as_ref()
     }
 
     /// The first half that is held, to be given up when its queue ends.

@@ -43,6 +43,12 @@ pub trait DataPort {
     /// The host's data, `len` bytes from `offset` on.
     fn fetch(&self, offset: u32, len: u32) -> impl Future<Output = Result<WriteData, Status>>;
 
+    /// Waits for something that the command needs before it goes on. Fails when the host takes the command back
+    /// meanwhile (Abort).
+    fn wait<T>(&self, place: impl Future<Output = T>) -> impl Future<Output = Result<T, Status>> {
+        async { Ok(place.await) }
+    }
+
     /// Hands `len` bytes from `offset` on over to be sent. Done when the next part may follow, not when it is
     /// sent.
     fn deliver(&self, offset: u32, len: u32, data: ReadData) -> impl Future<Output = Result<(), Status>>;

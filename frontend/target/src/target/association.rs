@@ -140,7 +140,7 @@ impl<F: OpenBackend> CoreState<F> {
     }
 }
 
-/// Reaches a controller's I/O queues on all cores, for Abort.
+/// Reaches a controller's queues on all cores, for Abort.
 pub(crate) struct RemoteQueues<F: OpenBackend> {
     pub(crate) shared: Arc<TargetShared>,
     pub(crate) controller: Arc<ControllerShared>,
@@ -150,12 +150,21 @@ pub(crate) struct RemoteQueues<F: OpenBackend> {
 
 impl<F: OpenBackend> Queues for RemoteQueues<F> {
     fn abort(&self, queue: Qid, command: CommandId) -> AbortFuture {
-        let place = self.places.0.borrow().get(&queue).copied();
+        let place = match queue.is_admin() {
+            true => Some(self.controller.owner),
+            false => self.places.0.borrow().get(&queue).copied(),
+        };
         let (shared, controller) = (Arc::clone(&self.shared), Arc::clone(&self.controller));
         Box::pin(async move {
             let Some(core) = place else { return Aborted::No };
             let abort = move |there: Rc<CoreState<F>>| async move {
-                match there.io_queue(&controller, queue) {
+                let queue = match queue.is_admin() {
+                    true => {
+                        there.association_of(&controller).map(|association| Rc::clone(&association.admin))
+                    }
+                    false => there.io_queue(&controller, queue),
+                };
+                match queue {
                     Some(queue) => queue.abort(command).await,
                     None => Aborted::No,
                 }

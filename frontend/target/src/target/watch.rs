@@ -4,12 +4,11 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use ashlar_reactor::{Instant, sleep_until};
+use ashlar_reactor::{Instant, first, sleep_until};
 
 use crate::backend::OpenBackend;
 use crate::limits::{LATENESS_MAX, Limits};
 use crate::target::core_state::CoreState;
-use crate::transport::accept::first;
 use crate::transport::queue::Reason;
 
 /// How often a core looks whether it is late: what waited longer than [`LATENESS_MAX`] and this is never

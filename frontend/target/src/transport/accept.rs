@@ -2,16 +2,13 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 use std::time::Duration;
 
 use ashlar_reactor::net::{Listener, Stream, StreamOptions};
-use ashlar_reactor::{Notify, timeout};
+use ashlar_reactor::{Notify, first, timeout};
 
 use crate::backend::OpenBackend;
 use crate::inventory::Portal;
@@ -43,18 +40,6 @@ impl Acceptors {
             stop.notify_one();
         }
     }
-}
-
-/// Ends with the first of the two, which are both dropped then.
-pub(crate) async fn first<A: Future, B: Future>(a: A, b: B) -> Result<A::Output, B::Output> {
-    let (mut a, mut b) = (pin!(a), pin!(b));
-    poll_fn(|context| {
-        if let Poll::Ready(output) = a.as_mut().poll(context) {
-            return Poll::Ready(Ok(output));
-        }
-        b.as_mut().poll(context).map(Err)
-    })
-    .await
 }
 
 /// Listens on a portal; returns it with the address that it got.

@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use ashlar_nvme::fabrics::{self, PropertyCommand, PropertySize};
-use ashlar_nvme::opcode::{DataDirection, FABRICS, FabricsType};
+use ashlar_nvme::opcode::{AdminOpcode, DataDirection, FABRICS, FabricsType};
 use ashlar_nvme::sgl::DataPointer;
 use ashlar_nvme::{Cqe, Sqe, Status};
-use ashlar_reactor::IoBuf;
+use ashlar_reactor::{IoBuf, first};
 
 use crate::backend::{OpenBackend, ReadData};
 use crate::controller::{AdminReply, Controller, PropertyEffect};
@@ -90,7 +90,11 @@ async fn execute<F: OpenBackend>(controller: Rc<Controller>, arrived: Arrived<F>
     };
     let port = HostData::new(&queue, running.cid, pointer, capsule.bytes, 0);
     let mut reply = match fetch_all(&sqe, pointer, &port).await {
-        Ok(data) => controller.execute(&sqe, &data).await,
+        // An Abort waits for a command of another queue, which is closed only after this one: it must not hold up the
+        // end of this one.
+        Ok(data) => first(controller.execute(&sqe, &data), queue.closing())
+            .await
+            .unwrap_or_else(|()| AdminReply::status(Status::ABORTED_SQ_DELETION)),
         Err(status) => AdminReply::status(status),
     };
     port.settle().await;
@@ -102,6 +106,10 @@ async fn execute<F: OpenBackend>(controller: Rc<Controller>, arrived: Arrived<F>
             Ok(Answered::No) => {}
             Err(status) => reply = AdminReply::status(status),
         }
+    }
+    if sqe.opcode == AdminOpcode::Abort.code() {
+        // The completion of what was aborted comes first; who waits for room is served in order.
+        ashlar_reactor::yield_now().await;
     }
     running.respond(move |cid, sqhd| Cqe::new(cid, sqhd, reply.status).with_dw0(reply.dw0)).await;
 }

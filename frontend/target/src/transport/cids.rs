@@ -39,12 +39,6 @@ impl LiveCids {
         }
     }
 
-    /// The identifier is live.
-    pub(crate) fn is_live(&self, cid: CommandId) -> bool {
-        let (word, bit) = self.place(cid);
-        word.is_some_and(|word| word.get() & bit != 0)
-    }
-
     /// The command was answered.
     pub(crate) fn end(&self, cid: CommandId) {
         let (word, bit) = self.place(cid);

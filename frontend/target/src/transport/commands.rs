@@ -9,7 +9,7 @@ use ashlar_reactor::Instant;
 
 use crate::backend::OpenBackend;
 use crate::controller::WriteCache as ControllerCache;
-use crate::io::{self, Addressee, Arrival, FusedRequest, Pairing, Request, Transfer, WriteCache};
+use crate::io::{self, Addressee, Arrival, DataPort, FusedRequest, Pairing, Request, Transfer, WriteCache};
 use crate::limits::SLICE_BYTES;
 use crate::target::core_state::{Served, Use};
 use crate::target::metrics::Operation;
@@ -131,9 +131,9 @@ async fn carry_out_large<F: OpenBackend>(
     port: &HostData<'_, F>,
     to_host: u32,
 ) -> Status {
-    let _allowance = match queue.reads.take(to_host.min(SLICE_BYTES)).await {
-        Ok(allowance) => allowance,
-        Err(status) => return status,
+    let _allowance = match port.wait(queue.reads.take(to_host.min(SLICE_BYTES))).await {
+        Ok(Ok(allowance)) => allowance,
+        Ok(Err(status)) | Err(status) => return status,
     };
     // The controller may have ended meanwhile (PROTOCOL R9).
     match queue.may_go_on() {

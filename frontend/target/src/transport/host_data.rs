@@ -224,15 +224,19 @@ impl<'a, F: OpenBackend> HostData<'a, F> {
     /// Asks for the next part, when there is room for it.
     async fn ask(&self, len: u32) -> Result<(), Status> {
         let queue = self.queue;
-        // Bounded per queue, then fair among the queues of the core (NVME N14).
-        let allowance = queue.transfers.budget.take(len).await?;
-        let buffer = if allowance.is_only_one() {
-            // A queue's reserve: its first transfer does not wait for buffers that hosts of other queues hold.
-            IoBuf::take(len as usize).unwrap_or_else(|| IoBuf::heap(len as usize))
-        } else {
-            IoBuf::wait(len as usize).await.ok_or(Status::INTERNAL_ERROR)?
+        let room = async {
+            // Bounded per queue, then fair among the queues of the core (NVME N14).
+            let allowance = queue.transfers.budget.take(len).await?;
+            let buffer = if allowance.is_only_one() {
+                // A queue's reserve: its first transfer does not wait for buffers that hosts of other queues hold.
+                IoBuf::take(len as usize).unwrap_or_else(|| IoBuf::heap(len as usize))
+            } else {
+                IoBuf::wait(len as usize).await.ok_or(Status::INTERNAL_ERROR)?
+            };
+            queue.outbox.room_for_header().await.map_err(|_| Status::ABORTED_SQ_DELETION)?;
+            Ok((allowance, buffer))
         };
-        queue.outbox.room_for_header().await.map_err(|_| Status::ABORTED_SQ_DELETION)?;
+        let (allowance, buffer) = queue.aborts.wait(self.cid, room).await??;
         queue.may_go_on()?;
         self.open(len, buffer, allowance)
     }
@@ -281,6 +285,10 @@ impl<F: OpenBackend> DataPort for HostData<'_, F> {
             }
             DataPointer::Transport { .. } => self.by_r2t(offset, len).await,
         }
+    }
+
+    async fn wait<T>(&self, place: impl Future<Output = T>) -> Result<T, Status> {
+        self.queue.aborts.wait(self.cid, place).await
     }
 
     async fn deliver(&self, offset: u32, len: u32, data: ReadData) -> Result<(), Status> {

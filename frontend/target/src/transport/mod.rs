@@ -10,6 +10,7 @@
 //! kernel before the connection moves; DH-HMAC-CHAP is a state of [`queue`] between Connect and the first
 //! other command; reservations are judged where [`commands`] makes a command ready.
 
+mod aborts;
 pub(crate) mod accept;
 mod admin;
 mod budget;

@@ -11,7 +11,6 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ashlar_nvme::command::FusedOperation;
 use ashlar_nvme::opcode::FABRICS;
@@ -26,6 +25,7 @@ use crate::controller::connect::FlowControl;
 use crate::controller::{Aborted, Controller, ControllerShared, ControllerState};
 use crate::io::Pairing;
 use crate::target::core_state::{CoreState, SubsystemCore};
+use crate::transport::aborts::Aborts;
 use crate::transport::budget::Budget;
 use crate::transport::cids::LiveCids;
 use crate::transport::host_data::CapsuleData;
@@ -97,6 +97,7 @@ pub(crate) struct Queue<F: OpenBackend> {
     pub(crate) stream: Stream,
     pub(crate) outbox: Outbox,
     pub(crate) transfers: Transfers,
+    pub(crate) aborts: Aborts,
     /// Large reads under way.
     pub(crate) reads: Budget,
     /// Failed commands that are being told to the controller.
@@ -133,9 +134,6 @@ enum Presence {
     Left,
 }
 
-/// How often it is looked whether an aborted command has been answered, when its answer waits for room.
-const ABORT_PAUSE: Duration = Duration::from_millis(1);
-
 /// How a queue is made.
 pub(crate) struct QueueParts<F: OpenBackend> {
     pub(crate) core: Rc<CoreState<F>>,
@@ -166,6 +164,7 @@ impl<F: OpenBackend> Queue<F> {
             stream,
             outbox,
             transfers: Transfers::new(),
+            aborts: Aborts::default(),
             reads: Budget::new(),
             reports: Cell::new(0),
             pairing: RefCell::default(),
@@ -273,6 +272,7 @@ impl<F: OpenBackend> Queue<F> {
 
     fn account(&self, cid: CommandId) {
         self.cids.end(cid);
+        self.aborts.note_end(cid);
         self.running.set(self.running.get().saturating_sub(1));
         if self.running.get() == 0 && self.is_closed() {
             self.changed.notify_all();
@@ -288,7 +288,6 @@ impl<F: OpenBackend> Queue<F> {
         self.stop_waiting();
         self.outbox.close();
         self.stream.shut_down();
-        self.changed.notify_all();
     }
 
     /// Nothing starts any more; the peer is told why and then let go.
@@ -321,6 +320,14 @@ impl<F: OpenBackend> Queue<F> {
         drop(held);
         if let Role::Admin(controller) = &self.role {
             controller.end();
+        }
+        self.changed.notify_all();
+    }
+
+    /// Waits until nothing of it may start any more.
+    pub(crate) async fn closing(&self) {
+        while !self.is_closed() {
+            self.changed.notified().await;
         }
     }
 
@@ -357,17 +364,33 @@ impl<F: OpenBackend> Queue<F> {
         }
     }
 
-    /// A command that waits for its data is not carried out any further.
+    /// A command that waits, for its data, its other half or a place, is not carried out any further. Ends when it is
+    /// answered, which it is when the host owes no data for it.
     pub(crate) async fn abort(&self, cid: CommandId) -> Aborted {
-        if !self.transfers.abort(cid) {
+        let watch = self.aborts.watch(cid);
+        // Both, as a command can wait in one place and have data outstanding in the other.
+        let (owed, waits) = (self.transfers.abort(cid), self.aborts.abort(cid));
+        if !(owed || waits || self.abort_held(cid)) {
             return Aborted::No;
         }
-        // Its completion comes before Abort's.
-        ashlar_reactor::yield_now().await;
-        while self.cids.is_live(cid) && !self.is_closed() {
-            ashlar_reactor::sleep(ABORT_PAUSE).await;
-        }
+        watch.ended().await;
         Aborted::Yes
+    }
+
+    /// A first half that waits for its second has not started.
+    fn abort_held(&self, cid: CommandId) -> bool {
+        let mut pairing = self.pairing.borrow_mut();
+        if pairing.held().is_none_or(|held| held.running.cid != cid) {
+            return false;
+        }
+        let held = pairing.take_held();
+        drop(pairing);
+        self.first_half.set(FirstHalf::None);
+        if let Some(held) = held {
+            self.count_refusal(Place::of(&held.sqe), Status::ABORT_REQUESTED);
+            held.running.answer(Status::ABORT_REQUESTED);
+        }
+        true
     }
 }
 

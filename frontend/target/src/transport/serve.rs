@@ -3,10 +3,9 @@
 
 use std::rc::Rc;
 
-use ashlar_reactor::{sleep, timeout};
+use ashlar_reactor::{first, sleep, timeout};
 
 use crate::backend::OpenBackend;
-use crate::transport::accept::first;
 use crate::transport::handshake::{LINGER, linger};
 use crate::transport::queue::{Queue, Reason};
 use crate::transport::receive::{self, Ending};

@@ -96,6 +96,16 @@ impl Rig {
         Host::new(self.address, Digests::OFF)
     }
 
+    /// Ends when the admin commands that a host has sent have been taken in, and what they sent to other cores, too.
+    pub(crate) fn settled(&self, host: &mut Host) {
+        // CSTS is answered behind what came before it.
+        assert_eq!(host.admin.property_get(0x1C, false).status(), 0);
+        let cores = self.cores.as_ref().expect("running").handle();
+        for core in cores.ids() {
+            cores.run_on(core, || async {}).wait().expect("ran");
+        }
+    }
+
     /// Stops everything; nothing may be left over.
     pub(crate) fn stop(mut self) {
         self.block_on(|target| async move { target.stop().await.expect("stops") });

@@ -6,22 +6,29 @@ use toml::Spanned;
 
 use super::document::{Document, MetricsTable};
 use super::source::Source;
-use super::{Config, LogSettings, METRICS_LISTEN, Machine, Problem, cores, portals, subsystems};
+use super::{
+    Config, LogSettings, METRICS_LISTEN, Machine, Problem, cores, pools, portals, subsystems, volumes,
+};
 
 /// Checks a file's text.
 pub(super) fn config(text: &str, machine: &Machine) -> Result<Config, Vec<Problem>> {
     let source = Source::new(text);
-    if let Some(problem) = source.repeated_table(&["cores", "buffers", "log", "metrics"]) {
+    if let Some(problem) = source.repeated_table(&["cores", "buffers", "log", "metrics", "state"]) {
         return Err(vec![problem]);
     }
     let document: Document = toml::from_str(text).map_err(|error| vec![source.parse_problem(&error)])?;
     let mut check = Check { source, problems: Vec::new() };
+    let pools = pools::settings(&mut check, &document.pool, &document.device);
+    let (volumes, exports) = volumes::settings(&mut check, &document.volume, &pools);
     let config = Config {
         cores: cores::settings(&mut check, &document.cores, &document.buffers, machine),
         log: LogSettings { level: document.log.level, format: document.log.format },
         metrics: metrics(&mut check, &document.metrics),
         portals: portals::settings(&mut check, &document.portal),
-        subsystems: subsystems::settings(&mut check, &document.subsystem),
+        subsystems: subsystems::settings(&mut check, &document.subsystem, exports),
+        state_directory: pools::state_directory(&mut check, &document.state),
+        pools,
+        volumes,
     };
     let mut problems = check.problems;
     if problems.is_empty() {
@@ -46,6 +53,11 @@ impl Check<'_> {
     /// Notes a rule that the file as a whole breaks.
     pub(super) fn refuse_file(&mut self, message: impl Into<String>) {
         self.problems.push(Problem { line: 1, key: String::new(), message: message.into() });
+    }
+
+    /// How many rules are broken so far.
+    pub(super) fn problems(&self) -> usize {
+        self.problems.len()
     }
 
     /// The line of a place, for messages that name another one.

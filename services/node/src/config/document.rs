@@ -16,6 +16,14 @@ pub(super) struct Document {
     #[serde(default)]
     pub(super) metrics: MetricsTable,
     #[serde(default)]
+    pub(super) state: StateTable,
+    #[serde(default)]
+    pub(super) pool: Vec<Spanned<PoolTable>>,
+    #[serde(default)]
+    pub(super) device: Vec<Spanned<DeviceTable>>,
+    #[serde(default)]
+    pub(super) volume: Vec<Spanned<VolumeTable>>,
+    #[serde(default)]
     pub(super) portal: Vec<Spanned<PortalTable>>,
     #[serde(default)]
     pub(super) subsystem: Vec<Spanned<SubsystemTable>>,
@@ -130,4 +138,57 @@ pub(super) enum BackendKind {
     Null,
     Memory,
     Raw,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct StateTable {
+    pub(super) directory: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct PoolTable {
+    pub(super) name: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct DeviceTable {
+    pub(super) path: Spanned<String>,
+    pub(super) pool: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct VolumeTable {
+    pub(super) name: Spanned<String>,
+    pub(super) size: Spanned<String>,
+    pub(super) replicas: Spanned<ReplicasValue>,
+    pub(super) block_size: Option<Spanned<i64>>,
+    pub(super) failure_domain: Option<FailureDomain>,
+    pub(super) nqn: Option<Spanned<String>>,
+    pub(super) uuid: Option<Spanned<String>>,
+    pub(super) serial: Option<Spanned<String>>,
+    pub(super) model: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) hosts: Vec<Spanned<String>>,
+    pub(super) allow_any_host: Option<Spanned<bool>>,
+}
+
+/// A number of replicas, or the pools that have one each.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a number of replicas or a list of pools")]
+pub(super) enum ReplicasValue {
+    Count(i64),
+    Pools(Vec<String>),
+}
+
+/// What must not take more than one replica of a segment with it when it fails (design §7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FailureDomain {
+    /// A device: the replicas are in different pools of this node.
+    #[default]
+    Device,
 }

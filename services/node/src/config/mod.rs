@@ -5,7 +5,7 @@
 //! | `document` | the file's tables as they are written |
 //! | `source` | from a place in the text to its line and key |
 //! | `error` | what is wrong with a file |
-//! | `check` | the rules; `cores`, `portals`, `subsystems` and `backend` hold those of their tables |
+//! | `check` | the rules; `cores`, `portals`, `subsystems`, `backend`, `pools` and `volumes` hold those of their tables |
 //! | [`quantity`] | sizes with units |
 //! | [`identity`] | what follows from an NQN when the file does not say it |
 //!
@@ -29,22 +29,31 @@ mod document;
 mod error;
 pub mod identity;
 pub mod machine;
+mod name;
+mod pools;
 mod portals;
 pub mod quantity;
 mod source;
 mod subsystems;
 #[cfg(test)]
 mod tests;
+mod volumes;
+#[cfg(test)]
+mod volumes_tests;
 
-pub use document::{LogFormat, LogLevel};
+pub use document::{FailureDomain, LogFormat, LogLevel};
 pub use error::{ConfigError, Problem};
 pub use machine::Machine;
+pub use name::Name;
 
 /// The example that `--print-example-config` prints; it is a valid configuration.
 pub const EXAMPLE: &str = include_str!("../../../../ops/ashlard.example.toml");
 
 /// Where metrics are served unless the file says otherwise: on this machine only.
 pub const METRICS_LISTEN: &str = "127.0.0.1:9420";
+
+/// Where the node keeps its state unless the file says otherwise.
+pub const STATE_DIRECTORY: &str = "/var/lib/ashlar";
 
 /// Port of a portal (IANA: nvme).
 pub const PORT: u16 = 4420;
@@ -63,8 +72,47 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// Where hosts connect. At least one.
     pub portals: Vec<PortalSettings>,
-    /// Subsystems by name.
+    /// Subsystems by name, those of the volumes among them.
     pub subsystems: BTreeMap<Nqn, SubsystemSettings>,
+    /// Where the node keeps what it must remember about its volumes.
+    pub state_directory: PathBuf,
+    /// Pools with their devices. None is empty.
+    pub pools: BTreeMap<Name, Vec<DevicePlace>>,
+    /// Volumes by name.
+    pub volumes: BTreeMap<Name, VolumeSettings>,
+}
+
+/// Where a `[[device]]` is looked for. What it is stands on the device itself.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DevicePlace {
+    /// A file or block device; absolute.
+    Path(PathBuf),
+    /// Memory of this process, gone when it ends.
+    Memory {
+        /// Size in bytes.
+        bytes: u64,
+    },
+}
+
+/// One `[[volume]]`; its name is the key in [`Config::volumes`]. It is served as namespace 1 of a subsystem of its
+/// own in [`Config::subsystems`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeSettings {
+    /// Size in bytes: whole blocks of 4 KiB, not zero.
+    pub bytes: u64,
+    /// Where its replicas are.
+    pub replicas: Replicas,
+    /// What may take only one replica with it.
+    pub failure_domain: FailureDomain,
+}
+
+/// Where the replicas of a volume are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Replicas {
+    /// In these pools, one each. One to three.
+    Pools(Vec<Name>),
+    /// So many, in pools that are chosen when the volume is made. One to three.
+    Count(usize),
 }
 
 /// `[cores]` and `[buffers]`.
@@ -145,6 +193,13 @@ pub enum BackendSettings {
         extent: RawExtent,
         /// Whether its data goes through the kernel's page cache.
         page_cache: PageCache,
+    },
+    /// A volume on this node's pools.
+    Volume {
+        /// Its name in [`Config::volumes`].
+        name: Name,
+        /// Size.
+        bytes: u64,
     },
 }
 

@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::check::Check;
 use super::document::{NamespaceTable, SubsystemTable};
+use super::volumes::Export;
 use super::{BackendSettings, NamespaceSettings, SubsystemSettings, backend, identity};
 
 /// Model number unless the file gives one.
@@ -33,37 +34,58 @@ struct Seen {
 pub(super) fn settings(
     check: &mut Check<'_>,
     tables: &[Spanned<SubsystemTable>],
+    volumes: Vec<Export>,
 ) -> BTreeMap<Nqn, SubsystemSettings> {
     let mut seen = Seen::default();
     let mut places: BTreeMap<Nqn, Range<usize>> = BTreeMap::new();
     let mut subsystems = BTreeMap::new();
     for table in tables {
         let table = table.get_ref();
-        let Some(nqn) = check.accept(table.nqn.span(), Nqn::parse(table.nqn.get_ref())) else { continue };
-        if nqn.is_discovery() {
-            check
-                .refuse(table.nqn.span(), "this name belongs to discovery, which every portal serves anyway");
-        }
-        if let Some(before) = places.insert(nqn.clone(), table.nqn.span()) {
-            let line = check.line(before);
-            check.refuse(table.nqn.span(), format!("subsystem {nqn} is there already (line {line})"));
-        }
+        let Some(nqn) = name(check, &table.nqn, &mut places) else { continue };
         let subsystem = subsystem(check, &nqn, table, &mut seen);
+        subsystems.insert(nqn, subsystem);
+    }
+    for Export { nqn, place, subsystem } in volumes {
+        claim(check, &nqn, place.clone(), &mut places);
+        for namespace in subsystem.namespaces.values() {
+            claim_uuid(check, namespace.uuid, place.clone(), &mut seen);
+        }
         subsystems.insert(nqn, subsystem);
     }
     subsystems
 }
 
+/// The NQN of a subsystem.
+fn name(
+    check: &mut Check<'_>,
+    text: &Spanned<String>,
+    places: &mut BTreeMap<Nqn, Range<usize>>,
+) -> Option<Nqn> {
+    let nqn = check.accept(text.span(), Nqn::parse(text.get_ref()))?;
+    claim(check, &nqn, text.span(), places);
+    Some(nqn)
+}
+
+fn claim(check: &mut Check<'_>, nqn: &Nqn, place: Range<usize>, places: &mut BTreeMap<Nqn, Range<usize>>) {
+    if nqn.is_discovery() {
+        check.refuse(place.clone(), "this name belongs to discovery, which every portal serves anyway");
+    }
+    if let Some(before) = places.insert(nqn.clone(), place.clone()) {
+        let line = check.line(before);
+        check.refuse(place, format!("subsystem {nqn} is there already (line {line})"));
+    }
+}
+
+fn claim_uuid(check: &mut Check<'_>, uuid: Uuid, place: Range<usize>, seen: &mut Seen) {
+    if let Some(before) = seen.uuids.insert(uuid, place.clone()) {
+        let line = check.line(before);
+        check.refuse(place, format!("UUID {uuid} belongs to another namespace (line {line})"));
+    }
+}
+
 fn subsystem(check: &mut Check<'_>, nqn: &Nqn, table: &SubsystemTable, seen: &mut Seen) -> SubsystemSettings {
-    let serial = match &table.serial {
-        Some(serial) => identification(check, serial, SERIAL_MAX),
-        None => identity::serial(nqn),
-    };
-    let model = match &table.model {
-        Some(model) => identification(check, model, MODEL_MAX),
-        None => MODEL.to_owned(),
-    };
-    let hosts = hosts(check, table);
+    let (serial, model) = identification(check, nqn, table.serial.as_ref(), table.model.as_ref());
+    let hosts = hosts(check, &table.hosts, table.allow_any_host.as_ref());
     let mut places: BTreeMap<Nsid, Range<usize>> = BTreeMap::new();
     let mut namespaces = BTreeMap::new();
     for table in &table.namespace {
@@ -80,8 +102,26 @@ fn subsystem(check: &mut Check<'_>, nqn: &Nqn, table: &SubsystemTable, seen: &mu
     SubsystemSettings { serial, model, hosts, namespaces }
 }
 
+/// Serial and model number of a subsystem.
+pub(super) fn identification(
+    check: &mut Check<'_>,
+    nqn: &Nqn,
+    serial: Option<&Spanned<String>>,
+    model: Option<&Spanned<String>>,
+) -> (String, String) {
+    let serial = match serial {
+        Some(serial) => printable(check, serial, SERIAL_MAX),
+        None => identity::serial(nqn),
+    };
+    let model = match model {
+        Some(model) => printable(check, model, MODEL_MAX),
+        None => MODEL.to_owned(),
+    };
+    (serial, model)
+}
+
 /// A serial or model number.
-fn identification(check: &mut Check<'_>, text: &Spanned<String>, bytes_max: usize) -> String {
+fn printable(check: &mut Check<'_>, text: &Spanned<String>, bytes_max: usize) -> String {
     let value = text.get_ref();
     let printable = value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
     if value.trim().is_empty() || value.len() > bytes_max || !printable || value.trim() != value {
@@ -96,18 +136,23 @@ fn identification(check: &mut Check<'_>, text: &Spanned<String>, bytes_max: usiz
     value.clone()
 }
 
-fn hosts(check: &mut Check<'_>, table: &SubsystemTable) -> HostAccess {
+/// Who may connect.
+pub(super) fn hosts(
+    check: &mut Check<'_>,
+    listed: &[Spanned<String>],
+    any: Option<&Spanned<bool>>,
+) -> HostAccess {
     let mut hosts = BTreeSet::new();
-    for host in &table.hosts {
+    for host in listed {
         let Some(nqn) = check.accept(host.span(), Nqn::parse(host.get_ref())) else { continue };
         if hosts.contains(&nqn) {
             check.refuse(host.span(), format!("host {nqn} is named twice"));
         }
         hosts.insert(nqn);
     }
-    match &table.allow_any_host {
+    match any {
         Some(any) if *any.get_ref() => {
-            if !table.hosts.is_empty() {
+            if !listed.is_empty() {
                 check
                     .refuse(any.span(), "every host would be allowed, named or not: leave out this or hosts");
             }
@@ -128,21 +173,8 @@ fn namespace(
         None => (identity::namespace_uuid(nqn, nsid), table.nsid.span()),
         Some(text) => (uuid(check, text)?, text.span()),
     };
-    if let Some(before) = seen.uuids.insert(uuid, uuid_place.clone()) {
-        let line = check.line(before);
-        check.refuse(uuid_place, format!("UUID {uuid} belongs to another namespace (line {line})"));
-    }
-    let block_size = match &table.block_size {
-        None => LbaSize::B4096,
-        Some(size) => match size.get_ref() {
-            4096 => LbaSize::B4096,
-            512 => LbaSize::B512,
-            other => {
-                check.refuse(size.span(), format!("{other} is not allowed; allowed are 4096 and 512"));
-                return None;
-            }
-        },
-    };
+    claim_uuid(check, uuid, uuid_place, seen);
+    let block_size = block_size(check, table.block_size.as_ref())?;
     let backend = backend::settings(check, &table.backend, block_size)?;
     if let (BackendSettings::Raw { path, .. }, Some(place)) =
         (&backend, table.backend.get_ref().path.as_ref().map(Spanned::span))
@@ -154,7 +186,20 @@ fn namespace(
     Some(NamespaceSettings { uuid, block_size, backend })
 }
 
-fn uuid(check: &mut Check<'_>, text: &Spanned<String>) -> Option<Uuid> {
+/// Logical block size of a namespace.
+pub(super) fn block_size(check: &mut Check<'_>, size: Option<&Spanned<i64>>) -> Option<LbaSize> {
+    let Some(size) = size else { return Some(LbaSize::B4096) };
+    match size.get_ref() {
+        4096 => Some(LbaSize::B4096),
+        512 => Some(LbaSize::B512),
+        other => {
+            check.refuse(size.span(), format!("{other} is not allowed; allowed are 4096 and 512"));
+            None
+        }
+    }
+}
+
+pub(super) fn uuid(check: &mut Check<'_>, text: &Spanned<String>) -> Option<Uuid> {
     let parsed = Uuid::parse_str(text.get_ref()).ok().filter(|uuid| !uuid.is_nil());
     if parsed.is_none() {
         let message = format!(

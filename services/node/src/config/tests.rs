@@ -166,8 +166,8 @@ fn unknown_keys_name_their_line_and_what_is_allowed() {
     for (text, message) in [
         (
             "x = 1\n",
-            "a.toml:1: x: unknown key; expected one of `cores`, `buffers`, `log`, `metrics`, `portal`, \
-             `subsystem`",
+            "a.toml:1: x: unknown key; expected one of `cores`, `buffers`, `log`, `metrics`, `state`, `pool`, \
+             `device`, `volume`, `portal`, `subsystem`",
         ),
         (
             "[cores]\n\nspin = 1\n",

@@ -168,6 +168,19 @@ impl RawVersion {
 }
 
 impl Root {
+    /// The first root of a lane: it owns nothing, its journal has no block yet, and it was never open.
+    pub const fn empty(lane: u32) -> Self {
+        Self {
+            generation: 1,
+            lane,
+            incarnation: 0,
+            tail: 1,
+            first_record: 1,
+            slabs: Vec::new(),
+            shards: Vec::new(),
+        }
+    }
+
     /// Bytes of a body with so many entries.
     pub fn body_bytes(layout: &Layout, slabs: usize, shards: usize) -> u64 {
         let slab = SLAB_BYTES + PAGE_BYTES * layout.table_pages() as usize;

@@ -153,7 +153,7 @@ impl Superblock {
         block::seal(block, BlockKind::Superblock, Place { device: self.device, address }, self.generation);
     }
 
-    /// Reads the copy at `address`.
+    /// Reads the copy at `address`, which must be one of its places.
     ///
     /// # Errors
     /// Why it cannot be used.
@@ -178,6 +178,10 @@ impl Superblock {
             slabs_first: raw.slabs[0].get(),
             slabs: raw.slabs[1].get(),
         })?;
+        let odd = (header.generation % 2) as usize;
+        if ![odd, 2 + odd].iter().any(|copy| layout.superblocks()[*copy] == address) {
+            return Err(block::bad_field("generation", header.generation).into());
+        }
         let used = LABEL_BYTES - raw.label.iter().rev().take_while(|byte| **byte == 0).count();
         let label = std::str::from_utf8(&raw.label[..used]).map_err(|_| BadSuperblock::Label)?;
         let cluster = Uuid::from_bytes(raw.cluster);

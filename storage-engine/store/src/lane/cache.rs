@@ -144,6 +144,23 @@ impl Cache {
         self.shrink();
     }
 
+    /// Adds a page of which nothing is known but the changes since: it must be written.
+    pub(super) fn install_lost(&mut self, extent: Extent) {
+        self.install(extent, Box::new([Stored::LOST; SUMS]));
+        if let Some(page) = self.pages.get_mut(&extent) {
+            if !page.is_dirty() {
+                self.dirty += 1;
+            }
+            page.changed += 1;
+        }
+    }
+
+    /// What [`Cache::image`] would say beside the page.
+    pub(super) fn stamp(&self, extent: Extent) -> Option<u64> {
+        let page = self.pages.get(&extent)?;
+        page.whole.as_ref().map(|_| page.changed)
+    }
+
     /// A copy of the whole page and a stamp for [`Cache::written`]; `None` if it is not here as a whole.
     pub(super) fn image(&self, extent: Extent) -> Option<(Sums, u64)> {
         let page = self.pages.get(&extent)?;

@@ -8,18 +8,16 @@ use std::rc::Rc;
 
 use ashlar_io::{BLOCK_BYTES, Buffer, Bug, Disk, World};
 
-use super::cache::Sums;
 use super::journal::Room;
 use super::tables::{Life, Openness, UncommittedKind};
-use super::types::LaneError;
+use super::types::{LaneError, ShardSlot};
 use super::{Inner, many, retry};
 use crate::format::layout::ENTRIES_PER_PAGE;
-use crate::format::{
-    Extent, PageRef, Place, Record, Root, Slab, SlabEntry, Slot, Subject, checksum_page, table,
-};
+use crate::format::{Extent, Place, Record, Root, Slab, SlabEntry, Slot, Subject, table};
+use crate::ids::Version;
 
-/// Checksum and table pages in flight at a time: a bound on memory, deep enough for a device.
-const PAGES_IN_FLIGHT: usize = 16;
+/// Metadata I/Os in flight at a time: a bound on memory, deep enough for a device.
+pub(super) const PAGES_IN_FLIGHT: usize = 16;
 
 /// Checkpoints that an extent stays open without a write (lazily closed, design §6).
 const OPEN_CHECKPOINTS: u64 = 2;
@@ -31,14 +29,6 @@ pub(super) enum Close {
     Idle,
     /// All: the lane ends.
     All,
-}
-
-/// A checksum page to be written.
-struct PageImage {
-    extent: Extent,
-    sums: Sums,
-    stamp: u64,
-    generation: u64,
 }
 
 impl<W: World> Inner<W> {
@@ -85,55 +75,7 @@ impl<W: World> Inner<W> {
         Ok(())
     }
 
-    async fn write_checksum_pages(&self) -> Result<(), LaneError> {
-        let dirty = self.cache.borrow().dirty();
-        many(&dirty, PAGES_IN_FLIGHT, async |extent: &Extent| {
-            if !matches!(self.tables.borrow().place(*extent).life, Life::Held | Life::Allocating) {
-                return Ok(());
-            }
-            self.tables.borrow_mut().begin(*extent);
-            let result = self.write_checksum_page(*extent).await;
-            self.tables.borrow_mut().end(*extent);
-            result
-        })
-        .await
-    }
-
-    async fn write_checksum_page(&self, extent: Extent) -> Result<(), LaneError> {
-        self.load_page(extent).await?;
-        let Some((sums, stamp)) = self.cache.borrow().image(extent) else { return Ok(()) };
-        let (old, id) = {
-            let tables = self.tables.borrow();
-            let place = tables.place(extent);
-            (place.page_generation, place.id)
-        };
-        let generation = match self.world.bug(Bug::OneSlotPages) {
-            true => old.max(1).next_multiple_of(2),
-            false => old + 1,
-        };
-        let image = PageImage { extent, sums, stamp, generation };
-        let page = self.write_page_image(&image).await?;
-        let mut tables = self.tables.borrow_mut();
-        // Freed meanwhile: the page belongs to nobody, but its generation is used.
-        let place = tables.change(extent);
-        place.page_generation = page.generation;
-        if place.id == id && matches!(place.life, Life::Held | Life::Allocating) {
-            place.page_crc = Some(page.crc);
-            self.cache.borrow_mut().written(extent, image.stamp);
-        }
-        Ok(())
-    }
-
-    async fn write_page_image(&self, image: &PageImage) -> Result<PageRef, LaneError> {
-        let address = self.site.layout.checksum_page(image.extent, Slot::of(image.generation));
-        let mut buffer = self.world.buffer(1).await;
-        let place = Place { device: self.site.device, address };
-        let page = checksum_page::encode(&mut buffer, place, image.generation, &image.sums);
-        self.write_metadata(address, buffer).await?;
-        Ok(page)
-    }
-
-    async fn write_metadata(&self, address: u64, buffer: W::Buffer) -> Result<(), LaneError> {
+    pub(super) async fn write_metadata(&self, address: u64, buffer: W::Buffer) -> Result<(), LaneError> {
         self.metadata_writes.set(self.metadata_writes.get() + 1);
         Ok(retry::write(&self.world, &self.disk, address, buffer.freeze()).await?)
     }
@@ -221,14 +163,10 @@ impl<W: World> Inner<W> {
         let mut newest = None;
         let slots: Vec<_> = self.tables.borrow().shards.keys().copied().collect();
         for slot in slots {
-            loop {
+            while let Some((version, kind)) = self.next_to_carry(slot, first_record) {
                 self.journal.room(Room::Reserve).await?;
-                let mut tables = self.tables.borrow_mut();
-                let Some(shard) = tables.shards.get_mut(&slot) else { break };
-                let old = shard.uncommitted.iter_mut().find(|old| old.record < first_record);
-                let Some(old) = old else { break };
                 let carried = |subject: &Subject| Subject { carried: true, ..*subject };
-                let record = match &old.kind {
+                let record = match &kind {
                     UncommittedKind::Write { subject, blocks, sums } => {
                         Record::Write { subject: carried(subject), blocks: *blocks, sums: sums[..].into() }
                     }
@@ -236,14 +174,17 @@ impl<W: World> Inner<W> {
                         Record::Zero { subject: carried(subject), blocks: *blocks }
                     }
                     UncommittedKind::Free { subject } => Record::Free { subject: carried(subject) },
-                    UncommittedKind::Empty => {
-                        Record::Empty { shard: slot, version: old.version, carried: true }
-                    }
+                    UncommittedKind::Empty => Record::Empty { shard: slot, version, carried: true },
                 };
                 let ticket = self.journal.append(&record);
-                old.record = ticket.record;
-                drop(tables);
                 self.journal.done(ticket.record);
+                let mut tables = self.tables.borrow_mut();
+                if let Some(shard) = tables.shards.get_mut(&slot) {
+                    let old = shard.uncommitted.iter_mut().find(|old| old.version == version);
+                    if let Some(old) = old {
+                        old.record = ticket.record;
+                    }
+                }
                 newest = Some(ticket);
             }
         }
@@ -252,6 +193,13 @@ impl<W: World> Inner<W> {
             self.flush().await?;
         }
         Ok(())
+    }
+
+    /// An uncommitted record of a shard that stands before the new tail.
+    fn next_to_carry(&self, slot: ShardSlot, first_record: u64) -> Option<(Version, UncommittedKind)> {
+        let tables = self.tables.borrow();
+        let old = tables.shards.get(&slot)?.uncommitted.iter().find(|old| old.record < first_record)?;
+        Some((old.version, old.kind.clone()))
     }
 
     async fn write_root(&self, tail: u64, first_record: u64) -> Result<(), LaneError> {

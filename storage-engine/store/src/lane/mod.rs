@@ -6,6 +6,7 @@
 //! | module | what |
 //! |---|---|
 //! | `journal` | group commit, marks, space |
+//! | `pages` | checksum pages between memory and device |
 //! | `tables`, `cache` | what is known in memory |
 //! | `change`, `read` | what the shard asks for |
 //! | `checkpoint` | what makes the journal's tail move |
@@ -17,6 +18,7 @@ mod change;
 mod checkpoint;
 mod flush;
 mod journal;
+mod pages;
 mod read;
 mod recovery;
 mod retry;
@@ -105,6 +107,7 @@ struct Inner<W: World> {
     ended: Notify,
     tasks: Cell<u32>,
     metadata_writes: Cell<u64>,
+    lost_pages: Cell<u64>,
 }
 
 /// What a lane did since it was opened, for metrics and for the bound of S10.
@@ -118,6 +121,8 @@ pub struct LaneCounters {
     pub checkpoints: u64,
     /// Checksum pages in memory.
     pub cached_pages: u64,
+    /// Checksum pages that were bad on the device (PROTOCOL S4).
+    pub lost_pages: u64,
 }
 
 impl<W: World> Inner<W> {
@@ -315,6 +320,7 @@ impl<W: World> Lane<W> {
             metadata_writes: self.0.metadata_writes.get(),
             checkpoints: self.0.checkpoints.get(),
             cached_pages: self.0.cache.borrow().len() as u64,
+            lost_pages: self.0.lost_pages.get(),
         }
     }
 

@@ -1,15 +1,14 @@
 //! Reads: every block is verified before anyone sees it (design D4).
 
-use ashlar_io::{BLOCK_BYTES, Bug, Disk, World};
+use ashlar_io::{BLOCK_BYTES, Disk, World};
 use futures_util::future::join;
 
 use super::cache::Sums;
-use super::tables::Life;
 use super::types::{LaneError, ReadData};
-use super::{Inner, Lane, retry};
+use super::{Inner, Lane};
 use crate::checksum::{Stored, Summer};
-use crate::format::checksum_page::{self, SUMS};
-use crate::format::{Extent, Place, Slot};
+use crate::format::Extent;
+use crate::format::checksum_page::SUMS;
 use crate::ids::{Blocks, ExtentId};
 
 /// What the device holds, whatever it is: bytes, and the checksums that they should have.
@@ -25,7 +24,7 @@ impl<W: World> Lane<W> {
     /// Reads blocks and verifies them.
     ///
     /// # Errors
-    /// Which blocks do not have their checksums; a bad checksum page; or the device failed.
+    /// Which blocks do not have their checksums; or the device failed.
     pub async fn read(&self, id: ExtentId, blocks: Blocks) -> Result<ReadData<W::Buffer>, LaneError> {
         let Some(Unverified { buffer, sums }) = self.0.read_raw(id, blocks).await? else {
             return Ok(ReadData::Zeroes);
@@ -54,7 +53,7 @@ impl<W: World> Lane<W> {
     /// what is wrong. `None`: the extent is not here, or none of the blocks has bytes.
     ///
     /// # Errors
-    /// A bad checksum page, or the device failed.
+    /// The device failed.
     pub async fn read_unverified(
         &self,
         id: ExtentId,
@@ -66,7 +65,7 @@ impl<W: World> Lane<W> {
     /// All checksums of an extent; [`Stored::NEVER`] throughout if it is not here.
     ///
     /// # Errors
-    /// A bad checksum page, or the device failed.
+    /// The device failed.
     pub async fn checksums(&self, id: ExtentId) -> Result<Sums, LaneError> {
         let inner = &self.0;
         loop {
@@ -146,56 +145,4 @@ impl<W: World> Inner<W> {
         }
         Ok(buffer)
     }
-
-    /// Brings the checksum page of an extent into memory. The caller has I/O on the extent counted.
-    pub(super) async fn load_page(&self, extent: Extent) -> Result<(), LaneError> {
-        loop {
-            if self.cache.borrow().has_whole(extent) {
-                return Ok(());
-            }
-            let (page, id, life) = {
-                let tables = self.tables.borrow();
-                let place = tables.place(extent);
-                (place.page(), place.id, place.life)
-            };
-            let sums = match page {
-                None => Box::new([Stored::NEVER; SUMS]),
-                Some(page) => {
-                    let address = self.site.layout.checksum_page(extent, Slot::of(page.generation));
-                    self.metadata_writes.set(self.metadata_writes.get() + 1);
-                    let buffer = self.world.buffer(1).await;
-                    let (result, buffer) = retry::read(&self.world, &self.disk, address, buffer).await;
-                    result?;
-                    let place = Place { device: self.site.device, address };
-                    match checksum_page::decode(&buffer, place, page) {
-                        Ok(sums) => sums,
-                        Err(_) if self.world.bug(Bug::AcceptStaleChecksumPage) => as_they_are(&buffer),
-                        Err(error) => {
-                            tracing::warn!(extent = extent.0, %error, "a checksum page is bad");
-                            return Err(LaneError::BadPage { extent: id });
-                        }
-                    }
-                }
-            };
-            let unchanged = {
-                let tables = self.tables.borrow();
-                let place = tables.place(extent);
-                place.page() == page && place.life == life && place.id == id && life != Life::Free
-            };
-            // A checkpoint may have written a newer page meanwhile.
-            if unchanged {
-                self.cache.borrow_mut().install(extent, sums);
-                return Ok(());
-            }
-        }
-    }
-}
-
-/// What a bad checksum page says, for the simulator's deliberate bug alone.
-fn as_they_are(page: &[u8]) -> Sums {
-    let mut sums = Box::new([Stored::NEVER; SUMS]);
-    for (sum, bytes) in sums.iter_mut().zip(page.as_chunks::<4>().0) {
-        *sum = Stored(u32::from_le_bytes(*bytes));
-    }
-    sums
 }

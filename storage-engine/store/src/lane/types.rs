@@ -90,12 +90,6 @@ pub enum LaneError {
         /// record did not (PROTOCOL S2).
         suspect: bool,
     },
-    /// The checksum page of an extent is bad: it must be fetched from a peer (PROTOCOL S4).
-    #[error("the checksum page of extent {extent} is bad")]
-    BadPage {
-        /// The extent.
-        extent: ExtentId,
-    },
     /// An earlier failure of the journal stopped the lane.
     #[error("the lane stopped: {0}")]
     Stopped(String),

@@ -100,14 +100,14 @@ pub(super) fn inventory(subsystems: impl IntoIterator<Item = Subsystem>, revisio
     Arc::new(Inventory { subsystems, portals: vec![portal("0.0.0.0:4420")], revision })
 }
 
-/// I/O queues that note what they are to abort, and abort it.
+/// Queues that note what they are to abort; the I/O queues abort it.
 #[derive(Default)]
 pub(super) struct NotedAborts(pub(super) RefCell<Vec<(Qid, CommandId)>>);
 
 impl Queues for NotedAborts {
     fn abort(&self, queue: Qid, command: CommandId) -> AbortFuture {
         self.0.borrow_mut().push((queue, command));
-        Box::pin(std::future::ready(Aborted::Yes))
+        Box::pin(std::future::ready(if queue.is_admin() { Aborted::No } else { Aborted::Yes }))
     }
 }
 

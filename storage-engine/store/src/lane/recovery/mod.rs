@@ -131,6 +131,7 @@ impl<W: World> Lane<W> {
             ended: Notify::new(),
             tasks: Cell::new(0),
             metadata_writes: Cell::new(0),
+            lost_pages: Cell::new(0),
         };
         let bad = inner.judge(window).await?;
         inner.reports = inner.report(tails, &bad).await?;

@@ -1,0 +1,8 @@
+//! What is run.
+
+mod toy;
+
+use crate::scenario::Scenario;
+
+/// Every scenario.
+pub const ALL: &[&dyn Scenario] = &[&toy::Toy];
