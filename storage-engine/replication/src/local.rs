@@ -86,7 +86,6 @@ fn error(error: LaneError) -> PeerError {
         LaneError::Mismatch { extent, blocks, suspect } => {
             PeerError::Mismatch { extent: extent.index, blocks, suspect }
         }
-        LaneError::BadPage { extent } => PeerError::BadPage { extent: extent.index },
         LaneError::Stopped(cause) => PeerError::Stopped { cause },
         other => PeerError::Stopped { cause: other.to_string() },
     }
