@@ -45,6 +45,10 @@ pub trait World: Clone + 'static {
     /// [`World::MAX_BUFFER_BLOCKS`].
     fn buffer(&self, blocks: usize) -> impl Future<Output = Self::Buffer>;
 
+    /// The same without waiting, for what others' buffers wait for: journal blocks, tables, checksum pages. Whoever
+    /// asks has a bound of his own.
+    fn spare_buffer(&self, blocks: usize) -> Self::Buffer;
+
     /// Blocks of the largest buffer, at least 32.
     const MAX_BUFFER_BLOCKS: usize;
 

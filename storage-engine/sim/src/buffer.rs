@@ -45,6 +45,17 @@ impl Pool {
         let permit = Permit { pool: self.clone(), blocks };
         SimBuffer { bytes: vec![junk; blocks * BLOCK_BYTES], permit }
     }
+
+    /// The same beyond what is free, if need be.
+    pub(crate) fn take_spare(&self, blocks: usize, junk: u8) -> SimBuffer {
+        let taken = self.change(|state| {
+            let taken = blocks.min(state.free);
+            state.free -= taken;
+            taken
+        });
+        let permit = Permit { pool: self.clone(), blocks: taken };
+        SimBuffer { bytes: vec![junk; blocks * BLOCK_BYTES], permit }
+    }
 }
 
 /// Blocks of a pool, given back when dropped.

@@ -84,6 +84,12 @@ impl World for SimWorld {
         self.process.pool().take(blocks, junk).await
     }
 
+    fn spare_buffer(&self, blocks: usize) -> SimBuffer {
+        assert!(blocks <= Self::MAX_BUFFER_BLOCKS, "a buffer of {blocks} blocks is larger than the largest");
+        let junk = self.process.bits() as u8;
+        self.process.pool().take_spare(blocks, junk)
+    }
+
     fn bug(&self, bug: Bug) -> bool {
         self.simulation.bugs().contains(bug)
     }

@@ -80,5 +80,10 @@ impl World for ReactorWorld {
         IoBuf::wait(len).await.unwrap_or_else(|| IoBuf::heap(len))
     }
 
+    fn spare_buffer(&self, blocks: usize) -> IoBuf {
+        let len = blocks * BLOCK_BYTES;
+        IoBuf::take(len).unwrap_or_else(|| IoBuf::heap(len))
+    }
+
     const MAX_BUFFER_BLOCKS: usize = CLASS_BYTES[CLASS_BYTES.len() - 1] / BLOCK_BYTES;
 }

@@ -62,7 +62,7 @@ impl Scenario for Toy {
                     simulation.kill(world.process());
                     model.borrow_mut().crash();
                 } else {
-                    simulation.power_loss(&[world.process()], &[device.clone()]);
+                    simulation.power_loss(&[world.process()], std::slice::from_ref(&device));
                     model.borrow_mut().power_loss();
                 }
             }

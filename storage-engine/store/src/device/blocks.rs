@@ -34,7 +34,7 @@ impl<'a, W: World> Blocks<'a, W> {
 
     /// Reads no more blocks than a buffer has.
     pub(super) async fn read_part(&self, first: u64, blocks: usize) -> Result<W::Buffer, DiskError> {
-        let buffer = self.world.buffer(blocks).await;
+        let buffer = self.world.spare_buffer(blocks);
         let (result, buffer) = self.disk.read(first, buffer).await;
         result.map(|()| buffer)
     }
@@ -54,7 +54,7 @@ impl<'a, W: World> Blocks<'a, W> {
         debug_assert!(bytes.len().is_multiple_of(BLOCK_BYTES), "whole blocks are written");
         let all = parts::<W>(first, (bytes.len() / BLOCK_BYTES) as u64);
         for ((first, blocks), bytes) in all.zip(bytes.chunks(W::MAX_BUFFER_BLOCKS * BLOCK_BYTES)) {
-            let mut buffer = self.world.buffer(blocks).await;
+            let mut buffer = self.world.spare_buffer(blocks);
             buffer[..bytes.len()].copy_from_slice(bytes);
             self.disk.write(first, buffer.freeze()).await?;
         }

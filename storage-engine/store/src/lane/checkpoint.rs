@@ -135,7 +135,7 @@ impl<W: World> Inner<W> {
     }
 
     async fn write_table_page(&self, slab: Slab, page: u32) -> Result<(), LaneError> {
-        let mut buffer = self.world.buffer(1).await;
+        let mut buffer = self.world.spare_buffer(1);
         let (address, image) = {
             let mut tables = self.tables.borrow_mut();
             let Some(state) = tables.slabs.get_mut(&slab) else { return Ok(()) };
@@ -233,7 +233,7 @@ impl<W: World> Inner<W> {
             .map(|(index, part)| (image.slot.first + 1 + (index * W::MAX_BUFFER_BLOCKS) as u64, part))
             .collect();
         many(&parts, PAGES_IN_FLIGHT, async |(address, part): &(u64, &[u8])| {
-            let mut buffer = self.world.buffer(part.len().div_ceil(BLOCK_BYTES)).await;
+            let mut buffer = self.world.spare_buffer(part.len().div_ceil(BLOCK_BYTES));
             buffer[..part.len()].copy_from_slice(part);
             buffer[part.len()..].fill(0);
             self.write_metadata(*address, buffer).await
@@ -241,7 +241,7 @@ impl<W: World> Inner<W> {
         .await?;
         // A flush of the device itself: the root must not be durable before what it names.
         self.disk.flush().await?;
-        let mut buffer = self.world.buffer(1).await;
+        let mut buffer = self.world.spare_buffer(1);
         buffer.copy_from_slice(&image.first);
         self.write_metadata(image.slot.first, buffer).await?;
         self.disk.flush().await?;

@@ -399,7 +399,7 @@ impl<W: World> Journal<W> {
         let journal = Rc::clone(self);
         self.world.spawn(async move {
             while journal.wants_to_write() {
-                let buffer = journal.world.buffer(1).await;
+                let buffer = journal.world.spare_buffer(1);
                 journal.send(buffer);
             }
             journal.pumping.set(false);

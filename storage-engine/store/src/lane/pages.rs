@@ -51,7 +51,7 @@ impl<W: World> Inner<W> {
     async fn load_run(&self, run: &[At]) -> Result<(), LaneError> {
         let Some(first) = run.first() else { return Ok(()) };
         self.metadata_writes.set(self.metadata_writes.get() + 1);
-        let buffer = self.world.buffer(run.len()).await;
+        let buffer = self.world.spare_buffer(run.len());
         let (result, buffer): (Result<(), DiskError>, _) =
             retry::read(&self.world, &self.disk, first.address, buffer).await;
         result?;
@@ -140,7 +140,7 @@ impl<W: World> Inner<W> {
     /// Writes neighbouring pages, as they are in memory now.
     async fn write_run(&self, run: &[At]) -> Result<(), LaneError> {
         let Some(first) = run.first() else { return Ok(()) };
-        let mut buffer = self.world.buffer(run.len()).await;
+        let mut buffer = self.world.spare_buffer(run.len());
         let mut written = Vec::with_capacity(run.len());
         {
             let cache = self.cache.borrow();

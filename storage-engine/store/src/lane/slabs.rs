@@ -65,7 +65,7 @@ impl SlabMap {
     async fn read_one<W: World>(&self, world: &W, disk: &W::Disk, slab: Slab) -> Result<(), LaneError> {
         let place = self.layout.slab(slab);
         let first = place.header(Slot::Even);
-        let (result, buffer) = retry::read(world, disk, first, world.buffer(2).await).await;
+        let (result, buffer) = retry::read(world, disk, first, world.spare_buffer(2)).await;
         result?;
         let decode = |slot| {
             let address = place.header(slot);
@@ -137,7 +137,7 @@ impl SlabMap {
         owner: Owner,
     ) -> Result<(), LaneError> {
         let address = self.layout.slab(slab).header(Slot::of(owner.generation));
-        let mut buffer = world.buffer(1).await;
+        let mut buffer = world.spare_buffer(1);
         let header = SlabHeader { slab, owner: owner.lane, generation: owner.generation };
         header.encode(&mut buffer, Place { device: self.device, address });
         retry::write(world, disk, address, buffer.freeze()).await?;

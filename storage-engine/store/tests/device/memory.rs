@@ -49,6 +49,10 @@ impl World for Memory {
 
     async fn buffer(&self, blocks: usize) -> MemoryBuffer {
         assert!((1..=Self::MAX_BUFFER_BLOCKS).contains(&blocks), "{blocks} blocks are a buffer");
+        self.spare_buffer(blocks)
+    }
+
+    fn spare_buffer(&self, blocks: usize) -> MemoryBuffer {
         MemoryBuffer(vec![0xaa; blocks * BLOCK_BYTES])
     }
 }

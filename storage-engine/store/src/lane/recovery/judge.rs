@@ -85,7 +85,7 @@ impl<W: World> Inner<W> {
         let id = self.tables.borrow().place(extent).id;
         let address = self.site.layout.extent_block(extent, block);
         let (result, buffer) =
-            retry::read(&self.world, &self.disk, address, self.world.buffer(1).await).await;
+            retry::read(&self.world, &self.disk, address, self.world.spare_buffer(1)).await;
         result?;
         let found = Summer::new(id).sum(block, &buffer[..BLOCK_BYTES]);
         let newest = chain.candidates.last().copied().unwrap_or(floor);

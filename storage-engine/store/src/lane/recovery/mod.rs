@@ -202,7 +202,7 @@ async fn read_root_slot<W: World>(
     slot: Slot,
 ) -> Result<Result<Root, BadBlock>, DiskError> {
     let area = site.layout.root(site.lane, slot);
-    let (result, buffer) = retry::read(world, disk, area.first, world.buffer(1).await).await;
+    let (result, buffer) = retry::read(world, disk, area.first, world.spare_buffer(1)).await;
     result?;
     let header = match RootHeader::decode(&buffer, &site.layout, site.device, site.lane, slot) {
         Ok(header) => header,
@@ -213,7 +213,7 @@ async fn read_root_slot<W: World>(
     let mut at = 0;
     while at < blocks {
         let count = (blocks - at).min(W::MAX_BUFFER_BLOCKS as u64);
-        let buffer = world.buffer(count as usize).await;
+        let buffer = world.spare_buffer(count as usize);
         let (result, buffer) = retry::read(world, disk, area.first + 1 + at, buffer).await;
         result?;
         body.extend_from_slice(&buffer);
@@ -279,7 +279,7 @@ async fn read_page<W: World>(
     expected: PageRef,
 ) -> Result<Vec<Entry>, OpenError> {
     let address = site.layout.slab(slab).table_page(page, Slot::of(expected.generation));
-    let (result, buffer) = retry::read(world, disk, address, world.buffer(1).await).await;
+    let (result, buffer) = retry::read(world, disk, address, world.spare_buffer(1)).await;
     result?;
     let place = Place { device: site.device, address };
     table::decode_page(&buffer, place, expected, &site.layout, (slab, page))

@@ -54,7 +54,7 @@ pub(super) async fn journal<W: World>(
     let mut ended = false;
     let chunks = chunks(site, root.tail, ring, W::MAX_BUFFER_BLOCKS as u64);
     let reads = chunks.map(|(sequence, address, blocks)| async move {
-        let buffer = world.buffer(blocks as usize).await;
+        let buffer = world.spare_buffer(blocks as usize);
         let (result, buffer) = retry::read(world, disk, address, buffer).await;
         Chunk { sequence, address, read: result.map(|()| buffer) }
     });
