@@ -216,6 +216,10 @@ impl World for TestWorld {
     }
 
     async fn buffer(&self, blocks: usize) -> Bytes {
+        self.spare_buffer(blocks)
+    }
+
+    fn spare_buffer(&self, blocks: usize) -> Bytes {
         Bytes(vec![0xee; blocks * BLOCK_BYTES])
     }
 
