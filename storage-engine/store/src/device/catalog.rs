@@ -86,7 +86,7 @@ pub async fn write_catalog<W: World>(
     bytes: &[u8],
 ) -> Result<Catalog, CatalogError> {
     let blocks = Blocks::new(world, disk);
-    let generation = generation + 1;
+    let generation = generation.saturating_add(1);
     let image = CatalogImage::new(&superblock.layout, superblock.device, generation, bytes)?;
     if !image.body.is_empty() {
         blocks.write(image.slot.first + 1, &image.body).await?;

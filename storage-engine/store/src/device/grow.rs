@@ -36,7 +36,11 @@ pub async fn grow<W: World>(
         return Ok(superblock.clone());
     }
     // Two generations: both pairs of copies say the new size.
-    let next = |step| Superblock { generation: superblock.generation + step, layout, ..superblock.clone() };
+    let next = |step| Superblock {
+        generation: superblock.generation.saturating_add(step),
+        layout,
+        ..superblock.clone()
+    };
     let (first, second) = (next(1), next(2));
     let mut ends = [2, 0];
     if world.bug(Bug::GrowFrontFirst) {
@@ -69,7 +73,7 @@ pub async fn restore<W: World>(
     let blocks = Blocks::new(world, disk);
     let mut superblock = superblock.clone();
     for _ in 0..2 {
-        superblock.generation += 1;
+        superblock.generation = superblock.generation.saturating_add(1);
         write_copies(&blocks, &superblock).await?;
     }
     Ok(superblock)

@@ -162,6 +162,7 @@ fn a_kill_while_formatting_by_force_leaves_the_old_device_the_new_one_or_none() 
             }
             Ok(opened) => {
                 assert_eq!(opened.superblock.device, DeviceId(Uuid::from_u128(7)));
+                assert_complete(disk, &opened.superblock);
                 1
             }
             Err(OpenError::NotADevice { found }) => {

@@ -1,8 +1,11 @@
 //! A device as a whole: made, opened, grown and looked at, also when everything stops in the middle.
 
 mod catalog;
+mod checking;
+mod contents;
 mod formatting;
 mod growing;
+mod inspecting;
 mod memory;
 mod opening;
 mod signatures;
