@@ -259,14 +259,22 @@ impl<W: World, P: Peer<W>, M: Membership> Volume<W, P, M> {
         replica: ReplicaId,
         peers: &[(u32, Rc<P>)],
     ) -> Result<(), CatchUpError> {
-        let progress = Rc::new(Progress::new(self.world.now()));
+        let progress = Rc::new(Progress::new(self.world.now(), peers.len() as u64));
         segment.catching_up.borrow_mut().insert(replica, Rc::clone(&progress));
         let mut joining = Vec::new();
         for (index, peer) in peers {
             let Some(shard) = segment.shards.get(index) else { continue };
-            let known = shard.0.member(replica).filter(|member| Rc::ptr_eq(&member.peer, peer));
-            let member = match known {
-                Some(member) => member,
+            let member = match shard.0.member(replica) {
+                Some(member) if Rc::ptr_eq(&member.peer, peer) => member,
+                // It has been opened anew: nothing that was sent to it before may still happen (PROTOCOL R6).
+                Some(former) if former.role.get() == Role::Out => {
+                    former.drained().await;
+                    shard.0.enlist(replica, Rc::clone(peer), Role::Out).ok_or(CatchUpError::TooMany)?
+                }
+                Some(former) => {
+                    shard.0.member_failed(&former, PeerError::Gone);
+                    return Err(CatchUpError::Replica(PeerError::Gone));
+                }
                 None => shard.0.enlist(replica, Rc::clone(peer), Role::Out).ok_or(CatchUpError::TooMany)?,
             };
             joining.push((Rc::clone(&shard.0), member));
@@ -276,6 +284,7 @@ impl<W: World, P: Peer<W>, M: Membership> Volume<W, P, M> {
             async move {
                 if member.role.get() == Role::Joining {
                     // An earlier attempt failed elsewhere.
+                    progress.lists(0);
                     return Ok(());
                 }
                 let outcome = catch_up::catch_up(shard, member, throttle, progress).await;

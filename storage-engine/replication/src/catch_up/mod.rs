@@ -114,11 +114,12 @@ pub(crate) async fn catch_up<W: World, P: Peer<W>>(
     progress: &Progress,
 ) -> Result<(), CatchUpError> {
     let replica = CatchUpError::Replica;
-    member.drained().await;
-    *member.failure.borrow_mut() = None;
     if member.role.get() == Role::Out {
+        // One that was never left alone has nothing late in flight, and something in flight always.
+        member.drained().await;
         member.role.set(Role::Returning);
     }
+    *member.failure.borrow_mut() = None;
     let place = shard.place(0, Blocks::ALL, Want::Glance).await;
     let theirs = shard.ask(member, &place, member.peer.report()).await.map_err(replica)?;
     let base = base(&shard.world, &theirs);
@@ -135,7 +136,7 @@ pub(crate) async fn catch_up<W: World, P: Peer<W>>(
     if !shard.world.bug(Bug::TrustReturnedInstance) {
         let ours = source_report(shard).await?;
         let changed = changed(&shard.world, base, &ours, &theirs);
-        progress.expects(changed.len() as u64 * EXTENT_BYTES);
+        progress.lists(changed.len() as u64 * EXTENT_BYTES);
         tracing::info!(
             shard = %shard.id, replica = %member.replica, %base, extents = changed.len(), "catching up"
         );

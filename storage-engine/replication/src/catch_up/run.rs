@@ -7,11 +7,12 @@ use std::rc::Rc;
 use ashlar_io::{BLOCK_BYTES, Buffer, Bug, World};
 use ashlar_store::lane::ReadData;
 use ashlar_store::{Blocks, EXTENT_BLOCKS, Stored};
+use futures_util::future::join;
 
 use super::progress::Progress;
 use super::throttle::Throttle;
 use super::{CatchUpError, EXTENT_BYTES, still_here};
-use crate::digest::{RUN_BLOCKS, alike, largest_read, parts};
+use crate::digest::{Digest, RUN_BLOCKS, alike, largest_read, parts};
 use crate::member::Member;
 use crate::peer::{Checksums, Kind, Peer, PeerError};
 use crate::ranges::{Place, Want};
@@ -102,7 +103,10 @@ impl<W: World, P: Peer<W>> Extent<'_, W, P> {
         let (place, outcome) = self.shard.change_one(place, self.member, self.index, kind).await;
         match (outcome, place) {
             (Ok(()), Some(place)) => Ok(place),
-            (Err(ShardError::Failed { cause, .. }), _) => Err(CatchUpError::Replica(cause)),
+            (Err(ShardError::Failed { cause, .. }), _) => {
+                let said = self.member.failure.borrow().clone();
+                Err(CatchUpError::Replica(said.unwrap_or(cause)))
+            }
             (Err(ShardError::NoSpace { extent, .. }), _) => {
                 Err(CatchUpError::Replica(PeerError::NoSpace { extent }))
             }
@@ -150,23 +154,31 @@ impl<W: World, P: Peer<W>> Extent<'_, W, P> {
         None
     }
 
+    async fn source_digest(&self, part: Blocks) -> Option<Digest> {
+        let place = self.shard.place(self.index, part, Want::Glance).await;
+        for source in self.shard.in_sync() {
+            let digest = source.peer.digest(self.index, part);
+            if let Ok(digest) = self.shard.ask(&source, &place, digest).await {
+                return Some(digest);
+            }
+        }
+        None
+    }
+
     /// The bytes of both sides have the same hash. False also if a side cannot read: copying sees to that.
     async fn proven(&self, place: &Place, part: Blocks) -> Result<bool, CatchUpError> {
         let shard = self.shard;
         if shard.world.bug(Bug::SkipHashProof) {
             return Ok(true);
         }
-        let theirs = match shard.ask(self.member, place, self.member.peer.digest(self.index, part)).await {
-            Ok(digest) => digest,
-            Err(error) if error.bad_blocks(part).is_some() => return Ok(false),
-            Err(error) => return Err(CatchUpError::Replica(error)),
-        };
-        for source in shard.in_sync() {
-            if let Ok(ours) = shard.ask(&source, place, source.peer.digest(self.index, part)).await {
-                return Ok(ours == theirs);
-            }
+        let theirs = shard.ask(self.member, place, self.member.peer.digest(self.index, part));
+        // At the same time, so in a place of its own: each wait is watched over.
+        let (theirs, ours) = join(theirs, self.source_digest(part)).await;
+        match theirs {
+            Ok(theirs) => Ok(ours == Some(theirs)),
+            Err(error) if error.bad_blocks(part).is_some() => Ok(false),
+            Err(error) => Err(CatchUpError::Replica(error)),
         }
-        Ok(false)
     }
 
     /// Copies from whoever in sync has good bytes.

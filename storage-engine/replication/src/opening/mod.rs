@@ -305,12 +305,10 @@ async fn settle<W: World, P: Peer<W>>(
 ) -> Result<(), ShardError> {
     shard.settled().await;
     shard.flush().await?;
-    let complete = shard.sequence.borrow().complete();
     let unsettled = |report: &Report| !report.tail.is_empty() || report.base.is_some();
     if !answers.iter().any(|answer| unsettled(&answer.report)) {
         return Ok(());
     }
-    shard.commit(complete);
     let place = shard.place(0, Blocks::ALL, Want::Glance).await;
     let (_place, outcome) = Fanout::start(shard, place, Job::Base(None), Targets::All, None).await;
     outcome

@@ -44,9 +44,12 @@ impl<W: World, P: Peer<W>> Inner<W, P> {
     /// Makes everything that is complete now durable on all members.
     pub(crate) async fn flush(self: &Rc<Self>) -> Result<(), ShardError> {
         let complete = self.sequence.borrow().complete();
-        let uncommitted = complete > self.committed.get();
+        if !self.volatile() {
+            self.commit(complete);
+            return Ok(());
+        }
         // Also what is complete out of turn is covered: acknowledged, it counts.
-        if !self.volatile() || !(uncommitted || self.sequence.borrow().newest() > complete) {
+        if complete <= self.committed.get() && self.sequence.borrow().newest() <= complete {
             return Ok(());
         }
         if self.flush.failed.get() {
