@@ -6,14 +6,13 @@
 use std::collections::BTreeMap;
 
 use ashlar_nvme::ids::{Nqn, Nsid};
-use ashlar_reactor::CoresHandle;
 use ashlar_target::Target;
 use ashlar_target::inventory::AnaState;
 use ashlar_target::target::{ChangeError, NewNamespace, NewSubsystem};
 
 use crate::changes::{Change, difference};
 use crate::config::{Config, NamespaceSettings, SubsystemSettings, identity};
-use crate::storage::{self, Storage, StorageError};
+use crate::storage::{self, Means, Storage, StorageError};
 
 /// Why a step failed.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +41,7 @@ pub struct Outcome {
 #[derive(Debug)]
 pub struct Served {
     target: Target<Storage>,
-    cores: CoresHandle,
+    means: Means,
     /// What is served now, as a configuration.
     config: Config,
     storage: BTreeMap<(Nqn, Nsid), Storage>,
@@ -50,9 +49,9 @@ pub struct Served {
 
 impl Served {
     /// A target that serves nothing yet, with the settings of `config` for everything else.
-    pub fn nothing(target: Target<Storage>, cores: CoresHandle, config: &Config) -> Self {
+    pub fn nothing(target: Target<Storage>, means: Means, config: &Config) -> Self {
         let config = Config { subsystems: BTreeMap::new(), ..config.clone() };
-        Self { target, cores, config, storage: BTreeMap::new() }
+        Self { target, means, config, storage: BTreeMap::new() }
     }
 
     /// What is served now.
@@ -90,7 +89,9 @@ impl Served {
             Change::RemoveSubsystem(nqn) => {
                 self.target.remove_subsystem(nqn).await?;
                 self.config.subsystems.remove(nqn);
-                self.storage.retain(|(subsystem, _), _| subsystem != nqn);
+                for (_, storage) in self.storage.extract_if(.., |(subsystem, _), _| subsystem == nqn) {
+                    storage.close(&self.means).await;
+                }
                 Ok(Step::Taken)
             }
             // Steps that add are made from the new configuration: what they name is there.
@@ -111,7 +112,7 @@ impl Served {
                 None => Ok(Step::NothingToDo),
             },
             Change::AddNamespace(nqn, nsid) => match namespace_of(new, nqn, *nsid) {
-                Some(settings) => self.add_namespace(nqn, *nsid, settings).await,
+                Some(settings) => self.add_namespace(nqn, *nsid, settings, new).await,
                 None => Ok(Step::NothingToDo),
             },
         }
@@ -135,9 +136,10 @@ impl Served {
         nqn: &Nqn,
         nsid: Nsid,
         settings: &NamespaceSettings,
+        config: &Config,
     ) -> Result<Step, ApplyError> {
         self.served(nqn)?;
-        let storage = Storage::prepare(&self.cores, &settings.backend).await?;
+        let storage = Storage::prepare(&self.means, &settings.backend, &config.volumes).await?;
         let new = NewNamespace {
             nsid,
             uuid: settings.uuid,
@@ -146,7 +148,10 @@ impl Served {
             blocks: storage::blocks(settings),
             ana_state: AnaState::Optimized,
         };
-        self.target.add_namespace(nqn, new, storage.clone()).await?;
+        if let Err(error) = self.target.add_namespace(nqn, new, storage.clone()).await {
+            storage.close(&self.means).await;
+            return Err(error.into());
+        }
         self.storage.insert((nqn.clone(), nsid), storage);
         self.served(nqn)?.namespaces.insert(nsid, settings.clone());
         Ok(Step::Taken)
@@ -154,7 +159,9 @@ impl Served {
 
     async fn remove_namespace(&mut self, nqn: &Nqn, nsid: Nsid) -> Result<Step, ApplyError> {
         self.target.remove_namespace(nqn, nsid).await?;
-        self.storage.remove(&(nqn.clone(), nsid));
+        if let Some(storage) = self.storage.remove(&(nqn.clone(), nsid)) {
+            storage.close(&self.means).await;
+        }
         self.served(nqn)?.namespaces.remove(&nsid);
         Ok(Step::Taken)
     }

@@ -14,6 +14,7 @@
 //! | [`signals`] | reload, stop |
 //! | [`state`] | what is remembered about volumes |
 //! | [`storage`] | what stands behind the namespaces |
+//! | [`volumes`] | devices, lanes, replicas: what stands behind volumes |
 
 pub mod apply;
 pub mod changes;
@@ -27,3 +28,4 @@ pub mod observer;
 pub mod signals;
 pub mod state;
 pub mod storage;
+pub mod volumes;

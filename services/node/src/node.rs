@@ -17,7 +17,8 @@ use crate::limits::DRAIN;
 use crate::log::LevelSwitch;
 use crate::metrics::server;
 use crate::observer::Observer;
-use crate::storage::Storage;
+use crate::storage::{Means, Storage};
+use crate::volumes::{Engine, EngineError};
 
 /// Why a node cannot start or did not stop well.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +40,9 @@ pub enum NodeError {
         /// The system's reason.
         source: io::Error,
     },
+    /// What volumes need.
+    #[error("the volumes cannot be started: {0}")]
+    Engine(#[from] EngineError),
     /// Signals cannot be heeded.
     #[error("signals cannot be heeded: {0}")]
     Signals(#[source] io::Error),
@@ -84,6 +88,10 @@ impl Node {
             spin: config.cores.spin,
         })?;
         let target = Target::start(cores.handle()).await?;
+        let engine = match config.pools.is_empty() {
+            true => None,
+            false => Some(Engine::start(cores.handle(), config).await?),
+        };
         let observer = Arc::new(Observer::new(cores.handle(), target.clone()));
         let metrics = match config.metrics {
             None => None,
@@ -94,7 +102,7 @@ impl Node {
                 Some(bound)
             }
         };
-        let mut served = Served::nothing(target.clone(), cores.handle(), config);
+        let mut served = Served::nothing(target.clone(), Means { cores: cores.handle(), engine }, config);
         observer.note_start(served.apply(config).await);
         for (nqn, subsystem) in &config.subsystems {
             if subsystem.hosts == ashlar_target::inventory::HostAccess::default() {

@@ -1,5 +1,6 @@
 //! What stands behind the namespaces of this node: made ready, given to the target, grown while it is served.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -7,10 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ashlar_reactor::{CoreId, CoresHandle, Error as ReactorError};
-use ashlar_target::backend::{BackendError, BackendInfo, OpenBackend};
+use ashlar_target::backend::{
+    Backend, BackendError, BackendInfo, ByteRange, Clear, Durability, OpenBackend, ReadData, WriteData,
+};
 use ashlar_target::backends::{AnyBackend, AnyOpener, BackendSource, PageCache, PrepareError};
 
-use crate::config::{self, BackendSettings, NamespaceSettings, RawExtent};
+use crate::config::{self, BackendSettings, NamespaceSettings, RawExtent, VolumeSettings};
+use crate::volumes::{Engine, EngineError, OpenVolume, VolumeBackend};
 
 /// Why a namespace's storage could not be made ready or grown.
 #[derive(Debug, thiserror::Error)]
@@ -26,35 +30,71 @@ pub enum StorageError {
         /// The system's reason.
         source: io::Error,
     },
-    /// A volume is not open.
-    #[error("volume {0} is not open: there is no engine for it")]
-    NotOpen(config::Name),
+    /// A volume could not be opened.
+    #[error(transparent)]
+    Volume(#[from] EngineError),
+    /// There were no pools when the node started.
+    #[error("volume {0} needs pools, and there were none when the node started")]
+    NoPools(config::Name),
     /// A data core could not be reached.
     #[error("a data core could not be reached: {0}")]
     Core(#[from] ReactorError),
 }
 
+/// What can stand behind a namespace.
+#[derive(Debug, Clone)]
+enum Kind {
+    /// One thing, read and written as it is.
+    Plain(Arc<AnyOpener>),
+    /// A volume on this node's pools.
+    Volume(OpenVolume),
+}
+
 /// The storage of one namespace. Clones are the same storage.
 #[derive(Debug, Clone)]
 pub struct Storage {
-    opener: Arc<AnyOpener>,
+    kind: Kind,
     /// What it has; follows what the namespace was given room for.
     bytes: Arc<AtomicU64>,
 }
 
+/// What storage is made of.
+#[derive(Debug, Clone)]
+pub struct Means {
+    /// The data cores.
+    pub cores: CoresHandle,
+    /// What opens volumes, if there are pools.
+    pub engine: Option<Arc<Engine>>,
+}
+
 impl Storage {
-    /// Makes it ready.
+    /// Makes it ready. `volumes` says what volumes shall be like.
     ///
     /// # Errors
-    /// If a file or device cannot be used.
-    pub async fn prepare(cores: &CoresHandle, settings: &BackendSettings) -> Result<Self, StorageError> {
-        let (source, count) = (source(settings)?, cores.count());
-        // Any core will do.
-        let prepared =
-            cores.run_on(CoreId(0), move || async move { AnyOpener::prepare(&source, count).await });
-        let opener = Arc::new(prepared.await??);
-        let bytes = Arc::new(AtomicU64::new(opener.info().bytes));
-        Ok(Self { opener, bytes })
+    /// If a file or device cannot be used, or a volume cannot be opened.
+    pub async fn prepare(
+        means: &Means,
+        settings: &BackendSettings,
+        volumes: &BTreeMap<config::Name, VolumeSettings>,
+    ) -> Result<Self, StorageError> {
+        let kind = match plain(settings) {
+            Ok(source) => {
+                let count = means.cores.count();
+                // Any core will do.
+                let prepared =
+                    means.cores.run_on(CoreId(0), move || async move { AnyOpener::prepare(&source, count).await });
+                Kind::Plain(Arc::new(prepared.await??))
+            }
+            Err(name) => match (&means.engine, volumes.get(name)) {
+                (Some(engine), Some(settings)) => Kind::Volume(engine.open(name, settings).await?),
+                _ => return Err(StorageError::NoPools(name.clone())),
+            },
+        };
+        let bytes = match &kind {
+            Kind::Plain(opener) => opener.info().bytes,
+            Kind::Volume(volume) => volume.bytes(),
+        };
+        Ok(Self { kind, bytes: Arc::new(AtomicU64::new(bytes)) })
     }
 
     /// Makes room for what the settings ask for; returns the namespace's size in bytes.
@@ -71,21 +111,83 @@ impl Storage {
                 end_of(path).map_err(|source| StorageError::End { path: path.clone(), source })?
             }
         };
-        self.opener.resize(bytes)?;
+        match &self.kind {
+            Kind::Plain(opener) => opener.resize(bytes)?,
+            Kind::Volume(volume) if volume.bytes() == bytes => {}
+            Kind::Volume(volume) => return Err(EngineError::Grow(volume.name().clone()).into()),
+        }
         self.bytes.store(bytes, Ordering::Release);
         Ok(bytes)
+    }
+
+    /// Gives up what nothing uses any more.
+    pub async fn close(&self, means: &Means) {
+        if let (Kind::Volume(volume), Some(engine)) = (&self.kind, &means.engine) {
+            engine.close(volume.id()).await;
+        }
     }
 }
 
 impl OpenBackend for Storage {
-    type Backend = AnyBackend;
+    type Backend = NodeBackend;
 
     fn info(&self) -> BackendInfo {
-        BackendInfo { bytes: self.bytes.load(Ordering::Acquire), ..self.opener.info() }
+        let info = match &self.kind {
+            Kind::Plain(opener) => opener.info(),
+            Kind::Volume(volume) => volume.info(),
+        };
+        BackendInfo { bytes: self.bytes.load(Ordering::Acquire), ..info }
     }
 
-    async fn open(&self, core: CoreId) -> Result<AnyBackend, BackendError> {
-        self.opener.open(core).await
+    async fn open(&self, core: CoreId) -> Result<NodeBackend, BackendError> {
+        match &self.kind {
+            Kind::Plain(opener) => opener.open(core).await.map(NodeBackend::Plain),
+            Kind::Volume(volume) => volume.open(core).await.map(NodeBackend::Volume),
+        }
+    }
+}
+
+/// One core's handle on the storage of a namespace.
+#[derive(Debug)]
+pub enum NodeBackend {
+    /// One thing, read and written as it is.
+    Plain(AnyBackend),
+    /// A volume.
+    Volume(VolumeBackend),
+}
+
+impl Backend for NodeBackend {
+    async fn read(&self, range: ByteRange) -> Result<ReadData, BackendError> {
+        match self {
+            NodeBackend::Plain(backend) => backend.read(range).await,
+            NodeBackend::Volume(backend) => backend.read(range).await,
+        }
+    }
+
+    async fn write(
+        &self,
+        range: ByteRange,
+        data: WriteData,
+        durability: Durability,
+    ) -> Result<(), BackendError> {
+        match self {
+            NodeBackend::Plain(backend) => backend.write(range, data, durability).await,
+            NodeBackend::Volume(backend) => backend.write(range, data, durability).await,
+        }
+    }
+
+    async fn flush(&self) -> Result<(), BackendError> {
+        match self {
+            NodeBackend::Plain(backend) => backend.flush().await,
+            NodeBackend::Volume(backend) => backend.flush().await,
+        }
+    }
+
+    async fn clear(&self, range: ByteRange, how: Clear, durability: Durability) -> Result<(), BackendError> {
+        match self {
+            NodeBackend::Plain(backend) => backend.clear(range, how, durability).await,
+            NodeBackend::Volume(backend) => backend.clear(range, how, durability).await,
+        }
     }
 }
 
@@ -94,9 +196,10 @@ fn end_of(path: &Path) -> io::Result<u64> {
     fs::File::open(path)?.seek(SeekFrom::End(0))
 }
 
-fn source(settings: &BackendSettings) -> Result<BackendSource, StorageError> {
+/// What the settings name, or else the volume.
+fn plain(settings: &BackendSettings) -> Result<BackendSource, &config::Name> {
     Ok(match settings {
-        BackendSettings::Volume { name, .. } => return Err(StorageError::NotOpen(name.clone())),
+        BackendSettings::Volume { name, .. } => return Err(name),
         BackendSettings::Null { bytes } => BackendSource::Null { bytes: *bytes },
         BackendSettings::Memory { bytes, memory_max } => {
             BackendSource::Memory { bytes: *bytes, memory_max: *memory_max }

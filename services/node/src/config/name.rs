@@ -5,8 +5,8 @@ use std::fmt;
 /// Bytes of the longest name.
 const NAME_BYTES_MAX: usize = 63;
 
-/// A name: 1 to 63 lower-case letters, digits, `-`, `_` and `.`, beginning with a letter or digit. It goes into NQNs, file
-/// names and metrics as it is.
+/// A name: 1 to 63 lower-case letters, digits, `-`, `_` and `.`, beginning with a letter or digit. It goes into NQNs
+/// and metrics as it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(String);
 

@@ -11,6 +11,9 @@ use uuid::Uuid;
 pub struct State {
     /// The node, as its devices name it.
     pub node: Uuid,
+    /// Ids of pools, by what the configuration calls them.
+    #[serde(default)]
+    pub pools: BTreeMap<String, Uuid>,
     /// Volumes by id. An id is never used again (PROTOCOL R10).
     pub volumes: BTreeMap<Uuid, VolumeState>,
 }
@@ -70,7 +73,7 @@ pub enum InSync {
 impl State {
     /// Of a node that has no volumes yet.
     pub fn new(node: Uuid) -> State {
-        State { node, volumes: BTreeMap::new() }
+        State { node, pools: BTreeMap::new(), volumes: BTreeMap::new() }
     }
 
     /// The volume that the configuration calls so.
