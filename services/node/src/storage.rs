@@ -81,8 +81,9 @@ impl Storage {
             Ok(source) => {
                 let count = means.cores.count();
                 // Any core will do.
-                let prepared =
-                    means.cores.run_on(CoreId(0), move || async move { AnyOpener::prepare(&source, count).await });
+                let prepared = means
+                    .cores
+                    .run_on(CoreId(0), move || async move { AnyOpener::prepare(&source, count).await });
                 Kind::Plain(Arc::new(prepared.await??))
             }
             Err(name) => match (&means.engine, volumes.get(name)) {

@@ -200,7 +200,8 @@ impl Backend for VolumeBackend {
             let part = data.part(piece.at as usize..piece.at as usize + piece.part.len);
             // The data of a whole piece is at a block's boundary only if the request began at one.
             let aligned = piece.is_aligned() && (piece.at as usize).is_multiple_of(BLOCK_BYTES);
-            let asked = if aligned { Work::Write(part, durability) } else { Work::WritePart(part, durability) };
+            let asked =
+                if aligned { Work::Write(part, durability) } else { Work::WritePart(part, durability) };
             self.ask(piece, asked).await?;
         }
         Ok(())

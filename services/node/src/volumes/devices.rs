@@ -121,7 +121,9 @@ pub(super) async fn find(
             };
             match device {
                 Ok(device) => found.push(device),
-                Err(error) => tracing::error!(place = %shown(place).display(), pool = %name, %error, "a device is not used"),
+                Err(error) => {
+                    tracing::error!(place = %shown(place).display(), pool = %name, %error, "a device is not used")
+                }
             }
         }
     }
@@ -175,12 +177,7 @@ fn without_twins(found: Vec<Device>) -> Vec<Device> {
     used
 }
 
-async fn memory(
-    cores: &CoresHandle,
-    bytes: u64,
-    pool: &Name,
-    owner: &Owner,
-) -> Result<Device, DeviceError> {
+async fn memory(cores: &CoresHandle, bytes: u64, pool: &Name, owner: &Owner) -> Result<Device, DeviceError> {
     let device = AnyDevice::Memory(MemoryDisk::new(bytes / BLOCK_BYTES as u64));
     let options = FormatOptions {
         device: DeviceId(Uuid::new_v4()),

@@ -155,7 +155,9 @@ impl Engine {
             let membership = membership.clone();
             let epoch = volume.target_epoch;
             let opened = self.cores.run_on(core, move || async move {
-                part::open_volume(id, layout, epoch, membership, plan).await.map_err(|error| error.to_string())
+                part::open_volume(id, layout, epoch, membership, plan)
+                    .await
+                    .map_err(|error| error.to_string())
             });
             async move { opened.await?.map_err(|why| EngineError::Part { core, why }) }
         });
@@ -188,10 +190,18 @@ impl Engine {
             Replicas::Pools(names) => names.iter().filter_map(|name| self.pools.get(name)).copied().collect(),
             Replicas::Count(count) => {
                 let blocks = |pool: Uuid| -> u64 {
-                    map.devices.values().filter(|device| device.pool == pool).map(|device| device.blocks).sum()
+                    map.devices
+                        .values()
+                        .filter(|device| device.pool == pool)
+                        .map(|device| device.blocks)
+                        .sum()
                 };
-                let mut pools: Vec<(u64, Uuid)> =
-                    self.pools.values().map(|&pool| (blocks(pool), pool)).filter(|(room, _)| *room > 0).collect();
+                let mut pools: Vec<(u64, Uuid)> = self
+                    .pools
+                    .values()
+                    .map(|&pool| (blocks(pool), pool))
+                    .filter(|(room, _)| *room > 0)
+                    .collect();
                 pools.sort_by_key(|(room, pool)| (std::cmp::Reverse(*room), *pool));
                 pools.into_iter().take(*count).map(|(_, pool)| pool).collect()
             }

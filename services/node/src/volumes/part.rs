@@ -12,7 +12,9 @@ use ashlar_replication::peer::PeerError;
 use ashlar_replication::{
     InSyncSet, Layout, LocalPeer, OpenError as ShardOpenError, OpenSegment, ReplicaId, Volume,
 };
-use ashlar_store::lane::{Lane, LaneConfig, LaneCounters, LaneSite, OpenError as LaneOpenError, SlabMap, Space};
+use ashlar_store::lane::{
+    Lane, LaneConfig, LaneCounters, LaneSite, OpenError as LaneOpenError, SlabMap, Space,
+};
 use ashlar_store::{SegmentId, ShardId};
 use uuid::Uuid;
 
@@ -144,7 +146,8 @@ pub(super) async fn open_volume(
         open.push(OpenSegment { index, set, shards: there });
     }
     let limits = ashlar_replication::Limits::default();
-    let volume = Volume::open(ReactorWorld, (id, layout), (epoch, limits), &Rc::new(membership), open).await?;
+    let volume =
+        Volume::open(ReactorWorld, (id, layout), (epoch, limits), &Rc::new(membership), open).await?;
     let opened = Rc::new(Opened { volume: Rc::new(volume), peers });
     part.volumes.borrow_mut().insert(id, Rc::clone(&opened));
     ashlar_reactor::spawn(tending::tend(Rc::downgrade(&opened)));

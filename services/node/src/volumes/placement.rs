@@ -111,11 +111,8 @@ mod tests {
     /// Pool 1 has devices 11 and 12, the second three times as large; pool 2 has device 21.
     fn map() -> Map {
         let device = |pool, lanes, blocks| Room { pool: id(pool), lanes, blocks, shards: 0, whole: true };
-        let devices = [
-            (id(11), device(1, 4, 1000)),
-            (id(12), device(1, 4, 3000)),
-            (id(21), device(2, 2, 4000)),
-        ];
+        let devices =
+            [(id(11), device(1, 4, 1000)), (id(12), device(1, 4, 3000)), (id(21), device(2, 2, 4000))];
         Map { devices: devices.into(), lanes: BTreeMap::new() }
     }
 
@@ -159,7 +156,8 @@ mod tests {
         let mut map = map();
         map.remember(shard(0), (id(12), 0));
         map.devices.remove(&id(11));
-        let replicas = |placed: Vec<(ReplicaId, LaneId)>| placed.into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+        let replicas =
+            |placed: Vec<(ReplicaId, LaneId)>| placed.into_iter().map(|(id, _)| id).collect::<Vec<_>>();
         assert_eq!(replicas(map.place(shard(0), &segment())), [ReplicaId(id(101)), ReplicaId(id(102))]);
         assert_eq!(replicas(map.place(shard(1), &segment())), [ReplicaId(id(102))]);
     }

@@ -6,3 +6,4 @@ mod exposition;
 mod hosts;
 mod page;
 mod running;
+mod volumes;

@@ -104,6 +104,17 @@ impl Daemon {
         }
     }
 
+    /// The lines of the log so far.
+    pub(crate) fn seen(&self) -> &[Value] {
+        &self.seen
+    }
+
+    /// As [`Daemon::log_line`], unless such a line was there already.
+    pub(crate) fn log_line_ever(&mut self, message: &str) -> Value {
+        let before = self.seen.iter().find(|line| text(line, "message").starts_with(message)).cloned();
+        before.unwrap_or_else(|| self.log_line(message))
+    }
+
     /// Portals that are listened on.
     pub(crate) fn portals(&self) -> Vec<SocketAddr> {
         let portals = text(&self.ready, "portals");
