@@ -20,6 +20,10 @@ const REPLICAS_MAX: usize = 3;
 /// What a volume's size is a multiple of: the store's block.
 const VOLUME_UNIT: u64 = 4096;
 
+/// Largest volume, in bytes: 256 TiB. Every shard of a volume is open, and the state of every segment is written with
+/// each change: more than this would be felt.
+const VOLUME_BYTES_MAX: u64 = 256 << 40;
+
 /// Namespace of a volume in its subsystem.
 const NSID: Nsid = Nsid(1);
 
@@ -68,6 +72,10 @@ fn size(check: &mut Check<'_>, text: &Spanned<String>) -> Option<u64> {
             text.span(),
             format!("{value:?} is not allowed; allowed are multiples of {VOLUME_UNIT} B"),
         );
+        return None;
+    }
+    if bytes > VOLUME_BYTES_MAX {
+        check.refuse(text.span(), format!("{:?} is too large: at most 256 TiB", text.get_ref()));
         return None;
     }
     Some(bytes)

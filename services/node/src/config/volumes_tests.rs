@@ -101,6 +101,8 @@ fn sizes_of_volumes_are_whole_blocks() {
             format!("a.toml:15: volume.size: {size:?} is not allowed; allowed are multiples of 4096 B");
         assert_eq!(message, expected);
     }
+    let large = refusal("name = \"db\"\nsize = \"257 TiB\"\nreplicas = 1\n");
+    assert_eq!(large, "a.toml:15: volume.size: \"257 TiB\" is too large: at most 256 TiB");
 }
 
 #[test]

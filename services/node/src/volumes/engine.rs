@@ -271,14 +271,13 @@ fn open_in(
         Replicas::Pools(names) => names.len(),
         Replicas::Count(count) => *count,
     };
-    let id = match state.volume(name.as_str()) {
-        Some((id, _)) => id,
+    let (id, mut volume) = match state.volume(name.as_str()) {
+        Some((id, volume)) => (id, volume.clone()),
         None => {
             let there = pools.iter().filter(|pool| present.contains_key(*pool)).count();
             if there < wanted {
                 return Err(EngineError::Pools { wanted, there });
             }
-            let id = Uuid::new_v4();
             let volume = VolumeState {
                 name: name.to_string(),
                 bytes: settings.bytes,
@@ -287,11 +286,9 @@ fn open_in(
                 target_epoch: 0,
                 segments: Vec::new(),
             };
-            state.volumes.insert(id, volume);
-            id
+            (Uuid::new_v4(), volume)
         }
     };
-    let volume = state.volumes.entry(id).or_insert_with(|| unreachable!("it was found or made above"));
     if settings.bytes < volume.bytes {
         let (present, wanted) = (volume.bytes, settings.bytes);
         return Err(EngineError::Shrink { name: name.clone(), present, wanted });
@@ -317,7 +314,8 @@ fn open_in(
         replica.devices.extend(present.get(&replica.pool).into_iter().flatten());
     }
     volume.target_epoch += 1;
-    Ok((id, volume.clone()))
+    state.volumes.insert(id, volume.clone());
+    Ok((id, volume))
 }
 
 /// Checksum pages that each of so many lanes may keep: those of all space if memory allows (PROTOCOL S11).

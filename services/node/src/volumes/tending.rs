@@ -21,7 +21,7 @@ pub(super) async fn tend(opened: Weak<Opened>) {
     loop {
         {
             let Some(opened) = opened.upgrade() else { return };
-            for (segment, replica, peers) in away(&opened) {
+            for Away { segment, replica, peers } in away(&opened) {
                 if !busy.borrow_mut().insert((segment, replica)) {
                     continue;
                 }
@@ -55,8 +55,16 @@ async fn until_closed<F: Future + Unpin>(opened: &Weak<Opened>, mut future: F) -
     }
 }
 
+/// A replica that is not in sync.
+struct Away {
+    segment: u32,
+    replica: ReplicaId,
+    /// Its part of each shard.
+    peers: Vec<(u32, Rc<Peer>)>,
+}
+
 /// Replicas that are not in sync and have all shards of this core, on lanes that work.
-fn away(opened: &Opened) -> Vec<(u32, ReplicaId, Vec<(u32, Rc<Peer>)>)> {
+fn away(opened: &Opened) -> Vec<Away> {
     let mut away = Vec::new();
     for segment in opened.volume.status().segments {
         let Some(peers) = opened.peers.get(&segment.index) else { continue };
@@ -71,7 +79,7 @@ fn away(opened: &Opened) -> Vec<(u32, ReplicaId, Vec<(u32, Rc<Peer>)>)> {
             let there: Vec<_> = of_replica.map(|((shard, _), peer)| (*shard, Rc::clone(peer))).collect();
             let works = there.iter().all(|(_, peer)| peer.lane().stopped().is_none());
             if there.len() == shards.len() && works {
-                away.push((segment.index, replica, there));
+                away.push(Away { segment: segment.index, replica, peers: there });
             }
         }
     }
