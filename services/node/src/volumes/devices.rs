@@ -1,8 +1,8 @@
 //! Finds the node's devices. What a device is stands on the device: where it is found means nothing.
 //!
 //! A device that no node has yet (`ashlar device format` made it) and that the configuration names is taken in: it is
-//! given this node and the pool of the configuration. From then on its own word holds. Where a device that replicas live
-//! on is not found at any place of the configuration, all block devices of the machine are looked at.
+//! given this node and the pool of the configuration. From then on its own word holds. Where a device that replicas
+//! live on is not found at any place of the configuration, all block devices of the machine are looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,7 +1,7 @@
 //! Which replicas are in sync, decided by the keeper of the node's state (PROTOCOL R2, R15).
 //!
-//! Decisions are made one after the other on the keeper's thread, durable before anybody hears of them, and then brought
-//! to every core. A replica is added when every core that has shards of the segment said that they are in step.
+//! Decisions are made one after the other on the keeper's thread, durable before anybody hears of them, and then
+//! brought to every core. A replica is added when every core that has shards of the segment said that they are in step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
