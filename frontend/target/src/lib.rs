@@ -9,6 +9,7 @@
 //! | [`backends`] | what can stand behind a namespace: null, memory, raw | data core |
 //! | [`target`] | start, change, look at, stop; what each core keeps | control threads, data cores |
 //! | `transport` | connections: PDUs, queues, placement | data core |
+//! | `write_cache` | a feature that controllers keep and writes obey | everywhere |
 //! | [`limits`] | named limits | |
 
 pub mod backend;
@@ -19,5 +20,7 @@ pub mod io;
 pub mod limits;
 pub mod target;
 mod transport;
+mod write_cache;
 
 pub use target::Target;
+pub use write_cache::WriteCache;

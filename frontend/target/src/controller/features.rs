@@ -15,7 +15,8 @@ use ashlar_nvme::{HostId, Sqe, Status, Wire};
 
 use super::execute::{Answer, expect_length};
 use super::keep_alive::granted_ms;
-use super::{Controller, ControllerKind, ReportedCache, WriteCache};
+use super::{Controller, ControllerKind, ReportedCache};
+use crate::WriteCache;
 use crate::limits;
 
 /// What a feature is about.

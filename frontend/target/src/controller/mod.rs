@@ -66,6 +66,7 @@ use ashlar_nvme::Status;
 use ashlar_nvme::ids::{Nsid, Qid};
 use ashlar_reactor::Instant;
 
+use crate::WriteCache;
 use crate::inventory::{Inventory, Namespace, Subsystem};
 use changes::{AnaCounts, ChangedNamespaces};
 use discovery::DiscoveryView;
@@ -80,7 +81,7 @@ pub use health::{HealthCounters, HealthSource};
 pub use logs::errors::CommandError;
 pub use property::PropertyEffect;
 pub use queues::{AbortFuture, Aborted, Queues};
-pub use shared::{ControllerKind, ControllerShared, ControllerState, Traffic, WriteCache};
+pub use shared::{ControllerKind, ControllerShared, ControllerState, Traffic};
 
 /// What a new controller is given.
 pub struct ControllerSettings {

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use ashlar_nvme::ids::{Cntlid, HostId, Nqn};
 use ashlar_reactor::{CoreId, Instant};
 
+use crate::WriteCache;
+
 /// Discovery or I/O controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControllerKind {
@@ -25,15 +27,6 @@ pub enum ControllerState {
     Ready = 1,
     /// The association has ended: nothing starts any more (PROTOCOL R9).
     Ended = 2,
-}
-
-/// Whether acknowledged writes may lie in a volatile cache (the Volatile Write Cache feature).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WriteCache {
-    /// Used where the backend has one.
-    Enabled,
-    /// Every write is durable before it is acknowledged (NVME N16).
-    Disabled,
 }
 
 /// When a core last heard of the controller's host, in nanoseconds of the reactor's clock. One per core, each

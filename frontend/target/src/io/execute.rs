@@ -3,7 +3,8 @@
 use ashlar_nvme::Status;
 
 use super::check::{Action, Request};
-use super::{DataPort, NamespaceCore, WriteCache, clear, compare};
+use super::{DataPort, NamespaceCore, clear, compare};
+use crate::WriteCache;
 use crate::backend::{Backend, BackendError, ByteRange, Durability};
 use crate::limits::SLICE_BYTES;
 

@@ -8,7 +8,8 @@ use ashlar_reactor::spawn_join;
 use super::check::{Request, check};
 use super::compare::equal;
 use super::execute::durability;
-use super::{DataPort, NamespaceCore, WriteCache, gate};
+use super::{DataPort, NamespaceCore, gate};
+use crate::WriteCache;
 use crate::backend::{Backend, WriteData};
 use crate::inventory::Namespace;
 

@@ -53,12 +53,3 @@ pub trait DataPort {
     /// sent.
     fn deliver(&self, offset: u32, len: u32, data: ReadData) -> impl Future<Output = Result<(), Status>>;
 }
-
-/// State of the volatile write cache feature (NVMe Base 2.0 §5.27.1.4).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WriteCache {
-    /// Writes may be acknowledged before they are durable, if the backend has a cache.
-    Enabled,
-    /// Every write is durable before it is acknowledged (NVME N16).
-    Disabled,
-}

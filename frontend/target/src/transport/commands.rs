@@ -8,8 +8,7 @@ use ashlar_nvme::{Cqe, Nsid, Sqe, Status};
 use ashlar_reactor::Instant;
 
 use crate::backend::OpenBackend;
-use crate::controller::WriteCache as ControllerCache;
-use crate::io::{self, Addressee, Arrival, DataPort, FusedRequest, Pairing, Request, Transfer, WriteCache};
+use crate::io::{self, Addressee, Arrival, DataPort, FusedRequest, Pairing, Request, Transfer};
 use crate::limits::SLICE_BYTES;
 use crate::target::core_state::{Served, Use};
 use crate::target::metrics::Operation;
@@ -64,13 +63,6 @@ impl<F: OpenBackend> Queue<F> {
 
     fn served(&self, nsid: Nsid) -> Result<Rc<Served<F::Backend>>, Status> {
         self.subsystem.namespace(nsid).ok_or_else(|| io::absent_namespace(nsid))
-    }
-
-    fn cache(&self) -> WriteCache {
-        match self.controller.write_cache() {
-            ControllerCache::Enabled => WriteCache::Enabled,
-            ControllerCache::Disabled => WriteCache::Disabled,
-        }
     }
 
     pub(super) fn start_fused(self: &Rc<Self>, fused: FusedOperation, mut arrived: Arrived<F>) {
@@ -137,7 +129,7 @@ async fn carry_out_large<F: OpenBackend>(
     };
     // The controller may have ended meanwhile (PROTOCOL R9).
     match queue.may_go_on() {
-        Ok(()) => io::execute(namespace.core(), request, port, queue.cache()).await,
+        Ok(()) => io::execute(namespace.core(), request, port, queue.controller.write_cache()).await,
         Err(status) => status,
     }
 }
@@ -154,7 +146,7 @@ async fn carry_out<F: OpenBackend>(running: Running<F>, ready: Ready<F>, capsule
     let status = if to_host as usize > SMALL_BYTES {
         carry_out_large(queue, &namespace, &request, &port, to_host).await
     } else {
-        io::execute(namespace.core(), &request, &port, queue.cache()).await
+        io::execute(namespace.core(), &request, &port, queue.controller.write_cache()).await
     };
     port.settle().await;
     let answered = port.answered();
@@ -213,8 +205,14 @@ async fn carry_out_pair<F: OpenBackend>(queue: Rc<Queue<F>>, first: Arrived<F>, 
         Ok(ReadyPair { namespace, request, pointers }) => {
             let compare = HostData::new(&queue, first.0.cid, pointers.0, first.1, 0);
             let write = HostData::new(&queue, second.0.cid, pointers.1, second.1, 0);
-            let statuses =
-                io::execute_fused(namespace.core(), &request, &compare, &write, queue.cache()).await;
+            let statuses = io::execute_fused(
+                namespace.core(),
+                &request,
+                &compare,
+                &write,
+                queue.controller.write_cache(),
+            )
+            .await;
             compare.settle().await;
             write.settle().await;
             namespace.note(Operation::Compare, pointers.0.len(), statuses.0, arrived);
@@ -243,7 +241,7 @@ async fn flush_all<F: OpenBackend>(running: Running<F>, mut sqe: Sqe) {
         let outcome = match checked {
             Ok(request) => {
                 let port = HostData::new(&queue, running.cid, DataPointer::None, CapsuleBytes::None, 0);
-                io::execute(namespace.core(), &request, &port, queue.cache()).await
+                io::execute(namespace.core(), &request, &port, queue.controller.write_cache()).await
             }
             Err(status) => status,
         };

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ashlar_nvme::Status;
 use ashlar_nvme::opcode::NvmOpcode;
 use ashlar_reactor::{CoreId, spawn_join, yield_now};
+use ashlar_target::WriteCache;
 use ashlar_target::backend::{
     Backend, BackendError, BackendInfo, ByteRange, Clear, Durability, OpenBackend, ReadData, WriteData,
 };
 use ashlar_target::backends::memory::{Memory, MemoryOpener};
 use ashlar_target::inventory::LbaSize;
-use ashlar_target::io::{NamespaceCore, SharedNamespace, WriteCache};
+use ashlar_target::io::{NamespaceCore, SharedNamespace};
 
 use crate::world::{World, memory, pair, perform, perform_fused, ranged};
 

@@ -5,9 +5,9 @@ use std::fs;
 use ashlar_nvme::Status;
 use ashlar_nvme::nvm::RwControl;
 use ashlar_nvme::opcode::NvmOpcode;
+use ashlar_target::WriteCache;
 use ashlar_target::backends::{BackendSource, PageCache, PrepareError};
 use ashlar_target::inventory::LbaSize;
-use ashlar_target::io::WriteCache;
 
 use crate::world::{World, perform, ranged, refusal, with_control};
 

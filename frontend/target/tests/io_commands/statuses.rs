@@ -9,9 +9,10 @@ use ashlar_nvme::nvm::{DsmAttributes, DsmCommand};
 use ashlar_nvme::opcode::NvmOpcode;
 use ashlar_nvme::sgl::DataPointer;
 use ashlar_reactor::{spawn_join, yield_now};
+use ashlar_target::WriteCache;
 use ashlar_target::backends::BackendSource;
 use ashlar_target::inventory::LbaSize;
-use ashlar_target::io::{WriteCache, check, execute, execute_fused};
+use ashlar_target::io::{check, execute, execute_fused};
 
 use crate::world::{NSID, Port, World, discard, memory, pair, perform, perform_fused, ranged};
 

@@ -11,12 +11,13 @@ use ashlar_nvme::opcode::NvmOpcode;
 use ashlar_nvme::sgl::DataPointer;
 use ashlar_nvme::{CommandId, Lba, Nsid, Status, Wire};
 use ashlar_reactor::{BufferCounts, CoreId, Cores, CoresConfig, IoBuf, yield_now};
+use ashlar_target::WriteCache;
 use ashlar_target::backend::{Backend, BackendInfo, Deallocated, OpenBackend, ReadData, WriteData};
 use ashlar_target::backends::{AnyBackend, AnyOpener, BackendSource, PrepareError};
 use ashlar_target::inventory::{AnaState, LbaSize, Namespace};
 use ashlar_target::io::{
-    DataPort, FusedRequest, NamespaceCore, SharedNamespace, Transfer, WriteCache, check, check_fused,
-    execute, execute_fused,
+    DataPort, FusedRequest, NamespaceCore, SharedNamespace, Transfer, check, check_fused, execute,
+    execute_fused,
 };
 
 /// Bound for anything that must end; nothing takes near that long.
