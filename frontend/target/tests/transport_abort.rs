@@ -120,9 +120,7 @@ fn a_read_that_waits_for_a_buffer_is_aborted_and_one_that_is_carried_out_is_not(
 
 #[test]
 fn a_write_that_waits_for_a_fused_pair_is_aborted_and_the_pair_goes_on() {
-    let rig = Rig::start(2);
-    let mut host = rig.host();
-    let mut io = host.io(1, 31, 0);
+    let (rig, mut host, mut io) = Rig::with_io(2);
     let old = rig.disk.read(4096, 512);
     rig.disk.hold(true);
     send(&mut io, &half(rw(5, 1, 8, 1, Sgl::Capsule(512)), 1), &old);
@@ -156,9 +154,7 @@ fn a_write_that_waits_for_a_fused_pair_is_aborted_and_the_pair_goes_on() {
 
 #[test]
 fn a_first_half_that_waits_for_its_second_is_aborted() {
-    let rig = Rig::start(2);
-    let mut host = rig.host();
-    let mut io = host.io(1, 31, 0);
+    let (rig, mut host, mut io) = Rig::with_io(2);
     send(&mut io, &half(rw(5, 1, 8, 1, Sgl::Capsule(512)), 1), &[0; 512]);
     // It is with its core once a later byte is: half of the next header is no command yet.
     let next = io.capsule(&flush(2), &[]);
@@ -180,9 +176,7 @@ fn aborting_either_half_of_a_pair_that_waits_for_data_ends_both() {
         [(1, [(1, ABORT_REQUESTED), (2, FAILED_FUSED)]), (2, [(1, FAILED_FUSED), (2, ABORT_REQUESTED)])]
     {
         for compared in [false, true] {
-            let rig = Rig::start(2);
-            let mut host = rig.host();
-            let mut io = host.io(1, 31, 0);
+            let (rig, mut host, mut io) = Rig::with_io(2);
             let sgl = Sgl::Transport(512);
             send(&mut io, &half(rw(5, 1, 8, 1, sgl), 1), &[]);
             send(&mut io, &half(rw(1, 2, 8, 1, sgl), 2), &[]);
@@ -259,9 +253,7 @@ fn an_admin_command_that_waits_for_its_data_is_aborted() {
 
 #[test]
 fn an_abort_that_waits_does_not_hold_up_the_end_of_its_association() {
-    let rig = Rig::start(2);
-    let mut host = rig.host();
-    let mut io = host.io(1, 31, 0);
+    let (rig, mut host, mut io) = Rig::with_io(2);
     send(&mut io, &rw(1, 1, 0, 1, Sgl::Transport(512)), &[]);
     assert_eq!(io.pdu().kind, 9);
     send_abort(&mut host, 1, 1);

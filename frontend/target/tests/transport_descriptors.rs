@@ -17,9 +17,7 @@ fn without_a_descriptor_who_is_connected_goes_on_and_who_comes_is_served_later()
     // The kernel takes the limit that holds when accepting begins.
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(DESCRIPTORS), ..limit }).expect("lowered");
-    let rig = Rig::start(2);
-    let mut host = rig.host();
-    let mut io = host.io(1, 31, 0);
+    let (rig, mut host, mut io) = Rig::with_io(2);
     let mut files = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
         files.push(file);

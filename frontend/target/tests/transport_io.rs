@@ -14,9 +14,7 @@ fn expected(at: usize, len: usize) -> Vec<u8> {
 
 #[test]
 fn a_read_brings_the_disks_bytes_with_a_response() {
-    let rig = Rig::start(1);
-    let host = rig.host();
-    let mut io = host.io(1, 31, 0);
+    let (rig, host, mut io) = Rig::with_io(1);
     for (lba, blocks) in [(0, 1), (8, 8), (16, 2048)] {
         let cid = io.cid();
         let capsule = io.capsule(&read(cid, lba, blocks), &[]);
@@ -248,9 +246,7 @@ fn a_small_read_passes_eight_large_ones() {
 
 #[test]
 fn metrics_count_what_was_done() {
-    let rig = Rig::start(2);
-    let host = rig.host();
-    let mut io = host.io(1, 31, 0);
+    let (rig, host, mut io) = Rig::with_io(2);
     for cid in 0..5 {
         assert_eq!(io.command(&flush(cid), &[]).status(), 0);
     }
@@ -352,9 +348,7 @@ fn fused_halves_are_found_in_the_stream_and_answered_in_order() {
     const COMPARE_FAILURE: u16 = 0x285;
     const FAILED_FUSED: u16 = 0x009;
     const MISSING_FUSED: u16 = 0x00A;
-    let rig = Rig::start(1);
-    let host = rig.host();
-    let mut io = host.io(1, 31, 0);
+    let (rig, host, mut io) = Rig::with_io(1);
     let answers = |io: &mut Wire, count: usize| -> Vec<(u16, u16)> {
         (0..count).map(|_| io.pdu()).map(|pdu| (pdu.response_cid(), pdu.status())).collect()
     };

@@ -59,9 +59,7 @@ fn a_host_reconnects_at_once_while_its_old_association_lives() {
 #[test]
 fn io_connects_must_match_their_controller() {
     const INVALID_PARAMETERS: u16 = 0x182;
-    let rig = Rig::start(2);
-    let mut host = rig.host();
-    let _io = host.io(1, 31, 0);
+    let (rig, mut host, _io) = Rig::with_io(2);
     let unknown = host.cntlid + 2;
     assert_eq!(connect_io(&rig, 2, unknown, HOST), (INVALID_PARAMETERS, 0x1_0010), "no such controller");
     let (status, _) = connect_io(&rig, 2, host.cntlid, "nqn.2026-01.io.ashlar:other");
@@ -172,9 +170,7 @@ fn an_io_connect_beside_a_dying_admin_queue_is_answered_cleanly() {
 
 #[test]
 fn disconnect_ends_one_queue_and_no_other() {
-    let rig = Rig::start(2);
-    let host = rig.host();
-    let mut one = host.io(1, 31, 0);
+    let (rig, host, mut one) = Rig::with_io(2);
     let mut two = host.io(2, 31, 0);
     let mut sqe = [0; 64];
     sqe[0] = 0x7F;
@@ -270,9 +266,7 @@ fn hosts_that_stop_in_mid_transfer_leave_nothing_behind() {
 
 #[test]
 fn a_namespace_is_removed_only_when_none_of_its_commands_runs() {
-    let rig = Rig::start(2);
-    let host = rig.host();
-    let mut io = host.io(1, 31, 0);
+    let (rig, host, mut io) = Rig::with_io(2);
     rig.disk.hold(true);
     let capsule = io.capsule(&rw(1, 1, 0, 1, Sgl::Capsule(512)), &[1; 512]);
     io.send(&capsule);
@@ -299,9 +293,7 @@ fn io_status(io: &mut Wire, cid: u16) -> u16 {
 
 #[test]
 fn namespaces_come_and_change_while_hosts_are_connected() {
-    let rig = Rig::start(2);
-    let host = rig.host();
-    let mut io = host.io(1, 31, 0);
+    let (rig, host, mut io) = Rig::with_io(2);
     let mut second = read(1, 0, 1);
     second[4] = 2;
     assert_eq!(io.command(&second, &[]).status(), 0x002, "not there yet");
@@ -358,9 +350,7 @@ fn changes_that_cannot_be_are_refused() {
 
 #[test]
 fn a_core_that_was_late_executes_nothing_that_waited() {
-    let rig = Rig::start(1);
-    let mut host = rig.host();
-    let mut io = host.io(1, 31, 0);
+    let (rig, mut host, mut io) = Rig::with_io(1);
     assert_eq!(io.command(&flush(1), &[]).status(), 0);
     let cores = rig.cores.as_ref().expect("running").handle();
     // A stall that the core cannot see coming.
@@ -403,9 +393,7 @@ fn a_thousand_connects_leak_no_descriptor() {
 
 #[test]
 fn stopping_waits_for_what_runs() {
-    let rig = Rig::start(2);
-    let host = rig.host();
-    let mut io = host.io(1, 31, 0);
+    let (rig, _host, mut io) = Rig::with_io(2);
     rig.disk.hold(true);
     let capsule = io.capsule(&rw(1, 1, 0, 1, Sgl::Capsule(512)), &[1; 512]);
     io.send(&capsule);

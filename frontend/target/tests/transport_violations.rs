@@ -52,9 +52,7 @@ fn each_wrong_field_of_icreq_is_named() {
 
 #[test]
 fn each_wrong_field_of_a_command_capsule_is_named() {
-    let rig = Rig::start(1);
-    let host = rig.host();
-    let mut witness = host.io(1, 31, 0);
+    let (rig, host, mut witness) = Rig::with_io(1);
     let plain = |io: &Wire| io.capsule(&flush(1), &[]);
     let with_data = |io: &Wire| io.capsule(&rw(1, 1, 0, 1, Sgl::Capsule(512)), &[0; 512]);
     type Case<'a> = (&'a dyn Fn(&Wire) -> Vec<u8>, usize, u8, (u16, u32), &'a str);
@@ -124,9 +122,7 @@ fn each_wrong_field_of_h2c_data_is_named() {
 
 #[test]
 fn data_that_nobody_asked_for_ends_the_connection() {
-    let rig = Rig::start(1);
-    let host = rig.host();
-    let mut io = host.io(1, 31, 0);
+    let (rig, host, mut io) = Rig::with_io(1);
     let bytes = io.h2c_data(1, 0, 0, &[0; 512], true);
     expect_fatal(&mut io, &bytes, (INVALID_FIELD, 10), "no transfer at all");
     drop(host);
@@ -193,9 +189,7 @@ fn a_termination_request_from_the_host_ends_its_connection() {
 #[test]
 fn a_live_command_identifier_is_refused_and_the_first_command_goes_on() {
     const COMMAND_ID_CONFLICT: u16 = 0x003;
-    let rig = Rig::start(1);
-    let host = rig.host();
-    let mut io = host.io(1, 31, 0);
+    let (rig, host, mut io) = Rig::with_io(1);
     let capsule = io.capsule(&rw(1, 5, 0, 1, Sgl::Transport(512)), &[]);
     io.send(&capsule);
     let r2t = io.pdu();
@@ -261,9 +255,7 @@ fn a_first_command_that_is_not_connect_is_out_of_sequence() {
 
 #[test]
 fn descriptors_that_do_not_fit_get_their_status() {
-    let rig = Rig::start(1);
-    let host = rig.host();
-    let mut io = host.io(1, 31, 0);
+    let (rig, host, mut io) = Rig::with_io(1);
     let mut bad = |change: &dyn Fn(&mut [u8; 64]), data: &[u8]| {
         let mut sqe = rw(1, 1, 0, 1, Sgl::Capsule(512));
         change(&mut sqe);

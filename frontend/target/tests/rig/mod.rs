@@ -76,6 +76,14 @@ impl Rig {
         Rig { cores: Some(cores), target, address, disk }
     }
 
+    /// A running target, a host, and the host's I/O queue 1 of 32 entries.
+    pub(crate) fn with_io(cores: usize) -> (Rig, Host, Wire) {
+        let rig = Rig::start(cores);
+        let host = rig.host();
+        let io = host.io(1, 31, 0);
+        (rig, host, io)
+    }
+
     /// Runs a future on the first core and waits for it.
     pub(crate) fn block_on<T, Fut>(&self, make: impl FnOnce(Target<DiskOpener>) -> Fut + Send + 'static) -> T
     where
