@@ -53,7 +53,7 @@ fn namespace(nsid: u32) -> NewNamespace {
 
 async fn memory(bytes: u64) -> AnyOpener {
     let source = BackendSource::Memory { bytes, memory_max: None };
-    AnyOpener::prepare(&source, 1).await.expect("memory is there")
+    AnyOpener::prepare(source.hold().expect("it has a size"), 1).await.expect("memory is there")
 }
 
 /// A running target with one namespace of 64 MiB of memory.

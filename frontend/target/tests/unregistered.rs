@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ashlar_reactor::{CoreId, Cores, CoresConfig, IoBuf};
 use ashlar_target::backend::{Backend, ByteRange, Durability, OpenBackend, ReadData, WriteData};
-use ashlar_target::backends::{AnyOpener, BackendSource, PageCache};
+use ashlar_target::backends::{AnyOpener, BackendSource, Held, PageCache};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
@@ -26,8 +26,8 @@ fn registered() -> u64 {
     counts.sum()
 }
 
-async fn write_and_read(source: BackendSource) {
-    let opener = AnyOpener::prepare(&source, 1).await.expect("it is there");
+async fn write_and_read(held: Held) {
+    let opener = AnyOpener::prepare(held, 1).await.expect("it is there");
     let raw = opener.open(CoreId(0)).await.expect("it opens");
     for (index, len) in [512, 4096, 16_384, 131_072].into_iter().enumerate() {
         let range = ByteRange { offset: index as u64 * 131_072, len };
@@ -44,7 +44,7 @@ async fn write_and_read(source: BackendSource) {
 #[test]
 fn buffers_that_cannot_be_registered_serve_all_the_same() {
     let file = tempfile::NamedTempFile::new().expect("a file");
-    let source = || BackendSource::Raw {
+    let source = BackendSource::Raw {
         path: file.path().to_owned(),
         create_bytes: Some(BYTES),
         page_cache: PageCache::Used,
@@ -52,8 +52,8 @@ fn buffers_that_cannot_be_registered_serve_all_the_same() {
     let run = || {
         let cores = Cores::start(&CoresConfig::floating(1)).expect("cores start");
         let registered = registered();
-        let source = source();
-        cores.handle().run_on(CoreId(0), move || write_and_read(source)).wait().expect("ran");
+        let held = source.hold().expect("nobody else has it");
+        cores.handle().run_on(CoreId(0), move || write_and_read(held)).wait().expect("ran");
         cores.stop(DRAIN).expect("nothing is left over");
         registered
     };

@@ -36,6 +36,9 @@ pub enum StorageError {
     /// There were no pools when the node started.
     #[error("volume {0} needs pools, and there were none when the node started")]
     NoPools(config::Name),
+    /// The thread that was to open it has gone.
+    #[error("could not wait for storage to be opened: {0}")]
+    Opening(#[from] tokio::task::JoinError),
     /// A data core could not be reached.
     #[error("a data core could not be reached: {0}")]
     Core(#[from] ReactorError),
@@ -80,10 +83,12 @@ impl Storage {
         let kind = match plain(settings) {
             Ok(source) => {
                 let count = means.cores.count();
+                // A device may take its time to be opened.
+                let held = tokio::task::spawn_blocking(move || source.hold()).await??;
                 // Any core will do.
                 let prepared = means
                     .cores
-                    .run_on(CoreId(0), move || async move { AnyOpener::prepare(&source, count).await });
+                    .run_on(CoreId(0), move || async move { AnyOpener::prepare(held, count).await });
                 Kind::Plain(Arc::new(prepared.await??))
             }
             Err(name) => match (&means.engine, volumes.get(name)) {
@@ -229,4 +234,46 @@ pub fn blocks(settings: &NamespaceSettings) -> Option<u64> {
         BackendSettings::Raw { extent: RawExtent::Whole, .. } => return None,
     };
     Some(bytes >> settings.block_size.shift())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::{Duration, Instant};
+
+    use ashlar_reactor::{Cores, CoresConfig};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn storage_is_opened_and_sized_without_a_data_core() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        let cores = Cores::start(&CoresConfig::floating(1)).expect("a core");
+        let handle = cores.handle();
+        // The only core is busy until it is told.
+        let (release, released) = mpsc::channel::<()>();
+        let busy = handle.run_on(CoreId(0), move || async move { released.recv().is_ok() });
+        let settings = BackendSettings::Raw {
+            path: path.clone(),
+            extent: RawExtent::Create { bytes: 1 << 20 },
+            page_cache: config::PageCache::Used,
+        };
+        let means = Means { cores: handle, engine: None };
+        let prepared =
+            tokio::spawn(async move { Storage::prepare(&means, &settings, &BTreeMap::new()).await });
+        let deadline = Instant::now() + PATIENCE;
+        while !fs::metadata(&path).is_ok_and(|file| file.len() == 1 << 20) {
+            assert!(Instant::now() < deadline, "the file waits for the core");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        release.send(()).expect("it waits for this");
+        assert!(busy.await.expect("it goes on"));
+        let storage = prepared.await.expect("it ends").expect("it is ready");
+        assert_eq!(storage.info().bytes, 1 << 20);
+        drop(storage);
+        cores.stop(PATIENCE).expect("nothing is left over");
+    }
 }

@@ -22,7 +22,7 @@ pub mod raw;
 
 use memory::{Memory, MemoryOpener};
 use null::{Null, NullOpener};
-use raw::{Raw, RawOpener};
+use raw::{HeldFile, Raw, RawOpener};
 
 /// What shall stand behind a namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +49,52 @@ pub enum BackendSource {
         /// Whether its data goes through the kernel's page cache.
         page_cache: PageCache,
     },
+}
+
+/// Storage that nobody else uses, before a data core has looked at it.
+#[derive(Debug)]
+pub enum Held {
+    /// See [`BackendSource::Null`].
+    Null {
+        /// Size in bytes.
+        bytes: u64,
+    },
+    /// See [`BackendSource::Memory`].
+    Memory {
+        /// Size in bytes.
+        bytes: u64,
+        /// Most memory in bytes that it may take.
+        memory_max: Option<u64>,
+    },
+    /// See [`BackendSource::Raw`].
+    Raw {
+        /// The file or device.
+        file: HeldFile,
+        /// Whether its data goes through the kernel's page cache.
+        page_cache: PageCache,
+    },
+}
+
+impl BackendSource {
+    /// Takes hold of it: opens, locks and grows what has a path. Blocks, for as long as a device likes: for control
+    /// threads (PROTOCOL R9: a core that is late closes its hosts' connections).
+    pub fn hold(&self) -> Result<Held, PrepareError> {
+        let sized = |what: &str, bytes: u64| {
+            let room = bytes >= u64::from(LbaSize::B4096.bytes());
+            if room { Ok(bytes) } else { Err(PrepareError::Empty { what: what.to_owned() }) }
+        };
+        match self {
+            BackendSource::Null { bytes } => Ok(Held::Null { bytes: sized("a null namespace", *bytes)? }),
+            BackendSource::Memory { bytes, memory_max } => {
+                let bytes = sized("a memory namespace", *bytes)?;
+                Ok(Held::Memory { bytes, memory_max: *memory_max })
+            }
+            BackendSource::Raw { path, create_bytes, page_cache } => {
+                let file = HeldFile::hold(path, *create_bytes)?;
+                Ok(Held::Raw { file, page_cache: *page_cache })
+            }
+        }
+    }
 }
 
 /// Whether data goes through the kernel's page cache.
@@ -126,23 +172,14 @@ pub enum AnyOpener {
 }
 
 impl AnyOpener {
-    /// Makes `source` ready for `cores` cores. Runs on a data core.
-    pub async fn prepare(source: &BackendSource, cores: usize) -> Result<Self, PrepareError> {
-        let sized = |what: &str, bytes: u64| {
-            let room = bytes >= u64::from(LbaSize::B4096.bytes());
-            if room { Ok(bytes) } else { Err(PrepareError::Empty { what: what.to_owned() }) }
-        };
-        match source {
-            BackendSource::Null { bytes } => {
-                Ok(AnyOpener::Null(NullOpener::new(sized("a null namespace", *bytes)?)))
+    /// Makes what is held ready for `cores` cores. Runs on a data core.
+    pub async fn prepare(held: Held, cores: usize) -> Result<Self, PrepareError> {
+        match held {
+            Held::Null { bytes } => Ok(AnyOpener::Null(NullOpener::new(bytes))),
+            Held::Memory { bytes, memory_max } => {
+                Ok(AnyOpener::Memory(MemoryOpener::new(bytes, memory_max, cores)))
             }
-            BackendSource::Memory { bytes, memory_max } => {
-                let bytes = sized("a memory namespace", *bytes)?;
-                Ok(AnyOpener::Memory(MemoryOpener::new(bytes, *memory_max, cores)))
-            }
-            BackendSource::Raw { path, create_bytes, page_cache } => {
-                RawOpener::prepare(path, *create_bytes, *page_cache).await.map(AnyOpener::Raw)
-            }
+            Held::Raw { file, page_cache } => RawOpener::prepare(file, page_cache).await.map(AnyOpener::Raw),
         }
     }
 

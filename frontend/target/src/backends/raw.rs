@@ -58,22 +58,14 @@ impl fmt::Debug for RawOpener {
 }
 
 impl RawOpener {
-    /// Looks at the file or device, makes it if asked to, and holds it. Runs on a data core.
-    pub async fn prepare(
-        path: &Path,
-        create_bytes: Option<u64>,
-        page_cache: PageCache,
-    ) -> Result<Self, PrepareError> {
-        let failed = |what| move |source| PrepareError::Path { what, path: path.to_owned(), source };
-        let held = hold(path, create_bytes)?;
-        let metadata = held.metadata().map_err(failed("look at"))?;
-        if let Some(bytes) = create_bytes
-            && metadata.is_file()
-            && metadata.len() < bytes
-        {
-            held.set_len(bytes).map_err(failed("set the size of"))?;
-        }
-        let file = File::open(path, open_options(page_cache)).await.map_err(failed(match page_cache {
+    /// Looks at what is held. Runs on a data core.
+    pub async fn prepare(held: HeldFile, page_cache: PageCache) -> Result<Self, PrepareError> {
+        let HeldFile { path, file: held, writes_zeroes } = held;
+        let failed = |what| {
+            let path = path.clone();
+            move |source| PrepareError::Path { what, path, source }
+        };
+        let file = File::open(&path, open_options(page_cache)).await.map_err(failed(match page_cache {
             PageCache::Bypassed => "open for direct I/O",
             PageCache::Used => "open",
         }))?;
@@ -83,7 +75,7 @@ impl RawOpener {
             PageCache::Bypassed => access_unit(&file, geometry).await.map_err(failed("read from"))?,
         };
         if u64::from(access_bytes) > BLOCK_BYTES {
-            return Err(PrepareError::Sectors { path: path.to_owned(), bytes: access_bytes });
+            return Err(PrepareError::Sectors { path, bytes: access_bytes });
         }
         let bytes = geometry.bytes / u64::from(access_bytes) * u64::from(access_bytes);
         if bytes == 0 {
@@ -93,10 +85,10 @@ impl RawOpener {
             bytes,
             access_bytes,
             volatile_cache: geometry.volatile_cache || page_cache == PageCache::Used,
-            deallocated: deallocated(&file, geometry, &metadata).await,
+            deallocated: deallocated(&file, geometry, writes_zeroes).await,
         };
         let sync_failed = Arc::new(AtomicBool::new(false));
-        Ok(Self { path: path.to_owned(), page_cache, info, kind: geometry.kind, sync_failed, held })
+        Ok(Self { path, page_cache, info, kind: geometry.kind, sync_failed, held })
     }
 
     /// Makes room for `bytes` bytes: a file grows; a device must have grown. Nothing shrinks.
@@ -127,8 +119,35 @@ const fn open_options(page_cache: PageCache) -> OpenOptions {
     OpenOptions { write: true, create: false, direct, exclusive: false }
 }
 
+/// A file or device that this process holds for itself alone, and that is as large as it shall be.
+#[derive(Debug)]
+pub struct HeldFile {
+    path: PathBuf,
+    file: fs::File,
+    /// For a device: Write Zeroes works.
+    writes_zeroes: bool,
+}
+
+impl HeldFile {
+    /// Takes hold of the file or device, and makes it if asked to. Blocks, for as long as the device likes: not for
+    /// data cores.
+    pub fn hold(path: &Path, create_bytes: Option<u64>) -> Result<Self, PrepareError> {
+        let failed = |what| move |source| PrepareError::Path { what, path: path.to_owned(), source };
+        let file = open_alone(path, create_bytes)?;
+        let metadata = file.metadata().map_err(failed("look at"))?;
+        if let Some(bytes) = create_bytes
+            && metadata.is_file()
+            && metadata.len() < bytes
+        {
+            file.set_len(bytes).map_err(failed("set the size of"))?;
+        }
+        let writes_zeroes = metadata.file_type().is_block_device() && device_writes_zeroes(metadata.rdev());
+        Ok(Self { path: path.to_owned(), file, writes_zeroes })
+    }
+}
+
 /// Opens the path once for the whole process, so that nobody else uses it at the same time.
-fn hold(path: &Path, create_bytes: Option<u64>) -> Result<fs::File, PrepareError> {
+fn open_alone(path: &Path, create_bytes: Option<u64>) -> Result<fs::File, PrepareError> {
     let failed = |what| move |source| PrepareError::Path { what, path: path.to_owned(), source };
     let present = match fs::metadata(path) {
         Ok(metadata) => Some(metadata.file_type()),
@@ -174,7 +193,7 @@ async fn access_unit(file: &File, geometry: Geometry) -> io::Result<u32> {
 }
 
 /// Whether cleared blocks certainly read as zeroes and discarding clears (NVME N9).
-async fn deallocated(file: &File, geometry: Geometry, metadata: &fs::Metadata) -> Deallocated {
+async fn deallocated(file: &File, geometry: Geometry, writes_zeroes: bool) -> Deallocated {
     let certain = match geometry.kind {
         // A hole behind the end changes nothing, and tells whether the file system makes holes.
         FileKind::Regular => {
@@ -182,7 +201,7 @@ async fn deallocated(file: &File, geometry: Geometry, metadata: &fs::Metadata) -
             file.clear(behind, BLOCK_BYTES, file::Clear::Deallocate).await.is_ok()
         }
         // The kernel punches holes into devices by Write Zeroes with deallocation only.
-        FileKind::BlockDevice => geometry.discard && device_writes_zeroes(metadata.rdev()),
+        FileKind::BlockDevice => geometry.discard && writes_zeroes,
     };
     if certain { Deallocated::Zeroes } else { Deallocated::Unspecified }
 }
@@ -397,8 +416,8 @@ mod tests {
         let path = folder.path().join("file");
         let cores = Cores::start(&CoresConfig::floating(1)).expect("start cores");
         let answer = cores.handle().run_on(CoreId(0), move || async move {
-            let opener =
-                RawOpener::prepare(&path, Some(1 << 20), PageCache::Used).await.expect("it is there");
+            let held = HeldFile::hold(&path, Some(1 << 20)).expect("it is there");
+            let opener = RawOpener::prepare(held, PageCache::Used).await.expect("it is there");
             let (raw, other) = (
                 opener.open(CoreId(0)).await.expect("it opens"),
                 opener.open(CoreId(0)).await.expect("it opens again"),

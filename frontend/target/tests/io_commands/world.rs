@@ -172,10 +172,10 @@ impl World {
         config.buffers = BufferCounts { blocks: 64, capsules: 8, slices: 4 };
         config.spin = Duration::ZERO;
         let running = Cores::start(&config).expect("start cores");
-        let source = source.clone();
+        let held = source.hold().expect("nobody else has it");
         let opener = running
             .handle()
-            .run_on(CoreId(0), move || async move { AnyOpener::prepare(&source, usize::from(cores)).await })
+            .run_on(CoreId(0), move || async move { AnyOpener::prepare(held, usize::from(cores)).await })
             .wait()
             .expect("the core answers")
             .expect("the backend is there");
@@ -301,10 +301,14 @@ pub(crate) fn memory(bytes: u64) -> BackendSource {
 
 /// The error of preparing `source`.
 pub(crate) fn refusal(source: BackendSource) -> PrepareError {
+    let held = match source.hold() {
+        Ok(held) => held,
+        Err(error) => return error,
+    };
     let cores = Cores::start(&CoresConfig::floating(1)).expect("start cores");
     let prepared = cores
         .handle()
-        .run_on(CoreId(0), move || async move { AnyOpener::prepare(&source, 1).await })
+        .run_on(CoreId(0), move || async move { AnyOpener::prepare(held, 1).await })
         .wait()
         .expect("the core answers");
     cores.stop(DRAIN).expect("nothing is left over");

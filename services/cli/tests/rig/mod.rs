@@ -61,6 +61,7 @@ impl Rig {
     pub(crate) fn start_at(source: BackendSource, lba: LbaSize, listen: SocketAddr) -> Rig {
         let cores = Cores::start(&CoresConfig::floating(1)).expect("cores start");
         let handle = cores.handle();
+        let held = source.hold().expect("nobody else has it");
         let started = handle.clone().run_on(CoreId(0), move || async move {
             let target = Target::start(handle).await.expect("target starts");
             let friend = Nqn::parse(FRIEND).expect("a name");
@@ -71,7 +72,7 @@ impl Rig {
                 let new = NewSubsystem { nqn, serial: "1".into(), model: "Ashlar".into(), hosts };
                 target.add_subsystem(new).await.expect("subsystem");
             }
-            let opener = AnyOpener::prepare(&source, 1).await.expect("backend");
+            let opener = AnyOpener::prepare(held, 1).await.expect("backend");
             let new = NewNamespace {
                 nsid: Nsid(1),
                 uuid: Uuid::from_u128(0x1111_2222_3333_4444_5555_6666_7777_8888),
