@@ -388,8 +388,8 @@ impl<W: World> Check<'_, W> {
         let (severity, what) = match explained {
             true => (
                 Severity::Warning,
-                "the bytes are none that were recorded: the extent was open, and what is right is settled when the \
-                 device is opened",
+                "the bytes are none that were recorded: the extent was open at a crash, and data landed whose record did \
+                 not; it is settled with the other replicas",
             ),
             false => (Severity::Error, "the bytes do not have the checksum that is stored for them"),
         };

@@ -222,7 +222,7 @@ fn a_misdirected_write_is_found_at_its_place() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
 
     /// Whatever stands on a device, looking at it ends without a panic.
     #[test]

@@ -6,6 +6,7 @@ mod contents;
 mod formatting;
 mod growing;
 mod inspecting;
+mod lanes;
 mod memory;
 mod opening;
 mod signatures;
