@@ -2,7 +2,7 @@
 
 use ashlar_io::{BLOCK_BYTES, World};
 use ashlar_store::Blocks;
-use ashlar_store::lane::ReadData;
+use ashlar_store::lane::{Memory, ReadData};
 
 use crate::peer::{Peer, PeerError};
 
@@ -22,7 +22,7 @@ where
     const ZEROES: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
     let mut hasher = blake3::Hasher::new();
     for part in parts(blocks, largest_read::<W>()) {
-        match peer.read(extent, part).await? {
+        match peer.read(extent, part, Memory::Spare).await? {
             ReadData::Zeroes => (0..part.count()).for_each(|_| {
                 hasher.update(&ZEROES);
             }),

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use ashlar_io::World;
-use ashlar_store::lane::{Change, Lane, LaneError, Origin, ReadData, ShardReport, ShardSlot, Write};
+use ashlar_store::lane::{Change, Lane, LaneError, Memory, Origin, ReadData, ShardReport, ShardSlot, Write};
 use ashlar_store::{Blocks, EXTENT_BLOCKS, ExtentId, ShardId, Stored, Version};
 
 use crate::digest::{self, Digest};
@@ -128,8 +128,13 @@ impl<W: World> Peer<W> for LocalPeer<W> {
         applied.map_err(error)
     }
 
-    async fn read(&self, extent: u32, blocks: Blocks) -> Result<ReadData<W::Buffer>, PeerError> {
-        self.lane.read(self.extent(extent), blocks).await.map_err(error)
+    async fn read(
+        &self,
+        extent: u32,
+        blocks: Blocks,
+        memory: Memory,
+    ) -> Result<ReadData<W::Buffer>, PeerError> {
+        self.lane.read_into(self.extent(extent), blocks, memory).await.map_err(error)
     }
 
     async fn read_unverified(
@@ -141,7 +146,7 @@ impl<W: World> Peer<W> for LocalPeer<W> {
         if let Some(found) = found {
             return Ok((found.buffer, found.sums));
         }
-        let mut buffer = self.world.buffer(blocks.count() as usize).await;
+        let mut buffer = self.world.spare_buffer(blocks.count() as usize);
         buffer.fill(0);
         Ok((buffer, vec![Stored::NEVER; blocks.count() as usize]))
     }

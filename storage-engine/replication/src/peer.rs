@@ -6,7 +6,7 @@
 use std::future::Future;
 
 use ashlar_io::{Buffer, World};
-use ashlar_store::lane::{ExtentReport, Order, Origin, ReadData, TailRecord};
+use ashlar_store::lane::{ExtentReport, Memory, Order, Origin, ReadData, TailRecord};
 use ashlar_store::{Blocks, EXTENT_BLOCKS, Stored, Version};
 
 use smallvec::SmallVec;
@@ -178,6 +178,7 @@ pub trait Peer<W: World>: 'static {
         &self,
         extent: u32,
         blocks: Blocks,
+        memory: Memory,
     ) -> impl Future<Output = Result<ReadData<W::Buffer>, PeerError>>;
 
     /// Reads what is there, with the checksums that should be (PROTOCOL S2).

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ashlar_io::sync::Notify;
 use ashlar_io::{BLOCK_BYTES, World};
-use ashlar_store::lane::{ExtentReport, Origin, ReadData, TailKind, TailRecord, Verdict};
+use ashlar_store::lane::{ExtentReport, Memory, Origin, ReadData, TailKind, TailRecord, Verdict};
 use ashlar_store::{Blocks, EXTENT_BLOCKS, ExtentId, SegmentId, Stored, Summer, Version};
 
 use super::world::{Bytes, Shared, TestWorld};
@@ -223,7 +223,7 @@ impl Peer<TestWorld> for MemoryPeer {
         self.apply_now(update)
     }
 
-    async fn read(&self, extent: u32, blocks: Blocks) -> Result<ReadData<Bytes>, PeerError> {
+    async fn read(&self, extent: u32, blocks: Blocks, _memory: Memory) -> Result<ReadData<Bytes>, PeerError> {
         self.reads.set(self.reads.get() + 1);
         self.takes_time().await?;
         let sums = self.checksums(extent).await?;

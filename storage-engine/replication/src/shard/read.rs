@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use ashlar_io::{Bug, World};
 use ashlar_store::Blocks;
-use ashlar_store::lane::ReadData;
+use ashlar_store::lane::{Memory, ReadData};
 
 use crate::member::{Member, Role};
 use crate::peer::{Peer, PeerError};
@@ -74,6 +74,7 @@ impl<W: World, P: Peer<W>> Inner<W, P> {
         if member.role.get() == Role::Out { Err(PeerError::Gone) } else { answer }
     }
 
+    /// Reads at a place in line. Those who stand behind it may have all the buffers, so it does not wait for one.
     pub(crate) async fn read_from(
         self: &Rc<Self>,
         member: &Member<P>,
@@ -81,7 +82,7 @@ impl<W: World, P: Peer<W>> Inner<W, P> {
         extent: u32,
         blocks: Blocks,
     ) -> Result<ReadData<W::Buffer>, PeerError> {
-        self.ask(member, place, member.peer.read(extent, blocks)).await
+        self.ask(member, place, member.peer.read(extent, blocks, Memory::Spare)).await
     }
 
     async fn read(self: &Rc<Self>, extent: u32, blocks: Blocks) -> Result<ReadData<W::Buffer>, ShardError> {
@@ -91,7 +92,9 @@ impl<W: World, P: Peer<W>> Inner<W, P> {
             let glance = self.place(extent, blocks, Want::Glance).await;
             let undone = self.undone.get();
             if let Some(member) = self.reader() {
-                match self.read_from(&member, &glance, extent, blocks).await {
+                // Nobody waits for a glance, so it waits for its buffer like everybody.
+                let read = member.peer.read(extent, blocks, Memory::Shared);
+                match self.ask(&member, &glance, read).await {
                     Ok(data) if in_flight || !glance.overtaken() => return Ok(data),
                     Ok(data) => {
                         // The bytes may be those of a change that is not everywhere yet: it must be first.

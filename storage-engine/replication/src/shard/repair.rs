@@ -37,16 +37,12 @@ impl<W: World, P: Peer<W>> Inner<W, P> {
     }
 
     /// The bytes in a buffer of one's own.
-    pub(crate) async fn owned(
-        &self,
-        blocks: Blocks,
-        data: ReadData<W::Buffer>,
-    ) -> Result<W::Buffer, ShardError> {
+    pub(crate) fn owned(&self, blocks: Blocks, data: ReadData<W::Buffer>) -> Result<W::Buffer, ShardError> {
         match data {
             ReadData::Buffer(buffer) => Ok(buffer),
             ReadData::Zeroes => {
                 self.fits(blocks)?;
-                let mut buffer = self.world.buffer(blocks.count() as usize).await;
+                let mut buffer = self.world.spare_buffer(blocks.count() as usize);
                 buffer.fill(0);
                 Ok(buffer)
             }
@@ -114,7 +110,7 @@ impl<W: World, P: Peer<W>> Inner<W, P> {
         (extent, blocks): (u32, Blocks),
         bad: Vec<Bad<P>>,
     ) -> (Place, Result<ReadData<W::Buffer>, ShardError>) {
-        let mut buffer = self.world.buffer(blocks.count() as usize).await;
+        let mut buffer = self.world.spare_buffer(blocks.count() as usize);
         let mut worth = Vec::new();
         for (block, bytes) in (blocks.first()..blocks.end()).zip(buffer.chunks_exact_mut(BLOCK_BYTES)) {
             worth.push(self.find_block(&place, extent, block, &bad, bytes).await);
@@ -126,7 +122,7 @@ impl<W: World, P: Peer<W>> Inner<W, P> {
         {
             tracing::error!(shard = %self.id, extent, blocks = %chosen, "no copy matches after a crash: chose one");
             self.counters.chosen.add(u64::from(chosen.count()));
-            let kind = self.writing(extent, chosen, self.copied(blocks, &buffer, chosen).await);
+            let kind = self.writing(extent, chosen, self.copied(blocks, &buffer, chosen));
             match self.change(place, extent, kind).await {
                 Ok(back) => place = back,
                 Err(error) => return (self.place(extent, blocks, Want::Change).await, Err(error)),
@@ -196,9 +192,7 @@ impl<W: World, P: Peer<W>> Inner<W, P> {
             for (part, _) in alike(whole, EXTENT_BLOCKS, is_bad).into_iter().filter(|(_, is_bad)| *is_bad) {
                 let kind = match &data {
                     ReadData::Zeroes => Kind::Zero(part),
-                    ReadData::Buffer(buffer) => {
-                        self.writing(extent, part, self.copied(whole, buffer, part).await)
-                    }
+                    ReadData::Buffer(buffer) => self.writing(extent, part, self.copied(whole, buffer, part)),
                 };
                 let (back, outcome) = self.change_one(place, &member, extent, kind).await;
                 place = match back {
@@ -217,13 +211,8 @@ impl<W: World, P: Peer<W>> Inner<W, P> {
     }
 
     /// A copy of the bytes of `part` of `whole`, to be written.
-    pub(crate) async fn copied(
-        &self,
-        whole: Blocks,
-        bytes: &[u8],
-        part: Blocks,
-    ) -> <W::Buffer as Buffer>::Data {
-        let mut buffer = self.world.buffer(part.count() as usize).await;
+    fn copied(&self, whole: Blocks, bytes: &[u8], part: Blocks) -> <W::Buffer as Buffer>::Data {
+        let mut buffer = self.world.spare_buffer(part.count() as usize);
         let first = (part.first() - whole.first()) as usize * BLOCK_BYTES;
         let len = part.count() as usize * BLOCK_BYTES;
         buffer.copy_from_slice(&bytes[first..first + len]);

@@ -139,7 +139,7 @@ impl<W: World, P: Peer<W>> Shard<W, P> {
     pub async fn write_part(&self, extent: u32, part: Part, bytes: &[u8]) -> Result<(), ShardError> {
         let place = self.0.place(extent, part.blocks, Want::Change).await;
         let (place, found) = self.0.read_alone(place, extent, part.blocks, None).await;
-        let mut buffer = self.0.owned(part.blocks, found?).await?;
+        let mut buffer = self.0.owned(part.blocks, found?)?;
         let bytes = &bytes[..part.len.min(bytes.len())];
         buffer[part.skip..part.skip + bytes.len()].copy_from_slice(bytes);
         let kind = self.0.writing(extent, part.blocks, ashlar_io::Buffer::freeze(buffer));

@@ -48,8 +48,8 @@ use crate::ids::{ShardId, Version};
 pub use self::recovery::OpenError;
 pub use self::slabs::SlabMap;
 pub use self::types::{
-    Change, ExtentReport, LaneConfig, LaneError, LaneSite, Order, Origin, ReadData, ShardReport, ShardSlot,
-    Space, TailKind, TailRecord, Verdict, Write,
+    Change, ExtentReport, LaneConfig, LaneError, LaneSite, Memory, Order, Origin, ReadData, ShardReport,
+    ShardSlot, Space, TailKind, TailRecord, Verdict, Write,
 };
 
 /// Final content of a world's buffers.

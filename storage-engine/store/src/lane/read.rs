@@ -4,7 +4,7 @@ use ashlar_io::{BLOCK_BYTES, Disk, World};
 use futures_util::future::join;
 
 use super::cache::Sums;
-use super::types::{LaneError, ReadData};
+use super::types::{LaneError, Memory, ReadData};
 use super::{Inner, Lane};
 use crate::checksum::{Stored, Summer};
 use crate::format::Extent;
@@ -26,7 +26,20 @@ impl<W: World> Lane<W> {
     /// # Errors
     /// Which blocks do not have their checksums; or the device failed.
     pub async fn read(&self, id: ExtentId, blocks: Blocks) -> Result<ReadData<W::Buffer>, LaneError> {
-        let Some(Unverified { buffer, sums }) = self.0.read_raw(id, blocks).await? else {
+        self.read_into(id, blocks, Memory::Shared).await
+    }
+
+    /// The same, with a say in where the memory comes from.
+    ///
+    /// # Errors
+    /// Which blocks do not have their checksums; or the device failed.
+    pub async fn read_into(
+        &self,
+        id: ExtentId,
+        blocks: Blocks,
+        memory: Memory,
+    ) -> Result<ReadData<W::Buffer>, LaneError> {
+        let Some(Unverified { buffer, sums }) = self.0.read_raw(id, blocks, memory).await? else {
             return Ok(ReadData::Zeroes);
         };
         let Some(extent) = self.0.tables.borrow().find(id) else { return Ok(ReadData::Zeroes) };
@@ -59,7 +72,7 @@ impl<W: World> Lane<W> {
         id: ExtentId,
         blocks: Blocks,
     ) -> Result<Option<Unverified<W::Buffer>>, LaneError> {
-        self.0.read_raw(id, blocks).await
+        self.0.read_raw(id, blocks, Memory::Spare).await
     }
 
     /// All checksums of an extent; [`Stored::NEVER`] throughout if it is not here.
@@ -97,6 +110,7 @@ impl<W: World> Inner<W> {
         &self,
         id: ExtentId,
         blocks: Blocks,
+        memory: Memory,
     ) -> Result<Option<Unverified<W::Buffer>>, LaneError> {
         self.journal.check()?;
         let Some(extent) = self.tables.borrow().find(id) else { return Ok(None) };
@@ -106,7 +120,7 @@ impl<W: World> Inner<W> {
             return Ok(None);
         }
         self.tables.borrow_mut().begin(extent);
-        let result = self.read_held(extent, blocks, known, &mut sums).await;
+        let result = self.read_held((extent, blocks), memory, known, &mut sums).await;
         self.tables.borrow_mut().end(extent);
         let mut buffer = result?;
         // Freed meanwhile, and perhaps held by another: the shard knows that a change overtook this read.
@@ -123,13 +137,17 @@ impl<W: World> Inner<W> {
 
     async fn read_held(
         &self,
-        extent: Extent,
-        blocks: Blocks,
+        (extent, blocks): (Extent, Blocks),
+        memory: Memory,
         known: bool,
         sums: &mut Vec<Stored>,
     ) -> Result<W::Buffer, LaneError> {
         let at = self.site.layout.extent_block(extent, blocks.first());
-        let buffer = self.world.buffer(blocks.count() as usize).await;
+        let count = blocks.count() as usize;
+        let buffer = match memory {
+            Memory::Shared => self.world.buffer(count).await,
+            Memory::Spare => self.world.spare_buffer(count),
+        };
         let data = self.disk.read(at, buffer);
         let (result, buffer) = if known {
             data.await

@@ -66,6 +66,15 @@ pub enum ReadData<B> {
     Buffer(B),
 }
 
+/// Where a read takes its memory from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Memory {
+    /// Waits until a buffer is free.
+    Shared,
+    /// Does not wait: those who have the buffers wait for whoever reads.
+    Spare,
+}
+
 /// A lane could not do it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
