@@ -90,6 +90,8 @@ struct Parts<W: World, P: Peer<W>> {
     /// The job is a change of all members, which a sequence number counts.
     version: Option<Version>,
     sends: [Option<Send<P>>; MEMBERS_MAX],
+    /// A task has taken over. If that is dropped, the whole process ends.
+    orphan: bool,
 }
 
 impl<W: World, P: Peer<W>> Fanout<W, P> {
@@ -120,7 +122,7 @@ impl<W: World, P: Peer<W>> Fanout<W, P> {
         }
         place.starts(shard.world.now());
         shard.watch();
-        Self(Some(Parts { shard: Rc::clone(shard), place, job, version, sends }))
+        Self(Some(Parts { shard: Rc::clone(shard), place, job, version, sends, orphan: false }))
     }
 }
 
@@ -293,7 +295,8 @@ impl<W: World, P: Peer<W>> Future for Fanout<W, P> {
 
 impl<W: World, P: Peer<W>> Drop for Fanout<W, P> {
     fn drop(&mut self) {
-        let Some(parts) = self.0.take() else { return };
+        let Some(mut parts) = self.0.take().filter(|parts| !parts.orphan) else { return };
+        parts.orphan = true;
         let world = parts.shard.world.clone();
         let rest = Fanout(Some(parts));
         world.spawn(async move {

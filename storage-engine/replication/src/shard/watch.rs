@@ -4,8 +4,9 @@
 //! pay nothing for it.
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use ashlar_io::World;
+use ashlar_io::{Instant, World};
 
 use crate::peer::{Peer, PeerError};
 use crate::shard::Inner;
@@ -16,33 +17,40 @@ impl<W: World, P: Peer<W>> Inner<W, P> {
         if self.watching.replace(true) {
             return;
         }
-        let shard = Rc::clone(self);
+        let weak = Rc::downgrade(self);
+        let (world, hang) = (self.world.clone(), self.limits.hang);
+        // It ends soon after the last request, and reports again until the member has gone: the last report may have
+        // come at a bad moment.
+        let (pause_min, pause_max) = (hang / 8, hang / 4);
         let task = async move {
-            let world = shard.world.clone();
-            let hang = shard.limits.hang;
-            // It reports again until the member has gone: the last report may have come at a bad moment.
-            let pause_min = hang / 8;
-            let mut pause = hang;
+            let mut pause = pause_max;
             loop {
                 world.sleep(pause).await;
-                let Some(oldest) = shard.ranges.oldest_wait() else { break };
+                let Some(shard) = weak.upgrade() else { return };
+                let Some(oldest) = shard.ranges.oldest_wait() else {
+                    shard.watching.set(false);
+                    return;
+                };
                 let now = world.now();
                 let waited = now.since(oldest);
                 pause = if waited >= hang {
-                    let late = shard.ranges.waited_for_since(ashlar_io::Instant::from_ns(
-                        now.as_ns().saturating_sub(u64::try_from(hang.as_nanos()).unwrap_or(u64::MAX)),
-                    ));
-                    let members = shard.members.borrow().clone();
-                    for member in members.iter().filter(|member| member.bit & late != 0) {
-                        shard.member_failed(member, PeerError::Hung);
-                    }
+                    shard.give_up(now, hang);
                     pause_min
                 } else {
-                    (hang - waited).max(pause_min)
+                    (hang - waited).clamp(pause_min, pause_max)
                 };
             }
-            shard.watching.set(false);
         };
         self.world.spawn(task);
+    }
+
+    /// Reports the members that somebody has waited for since `hang` ago.
+    fn give_up(&self, now: Instant, hang: Duration) {
+        let hang_ns = u64::try_from(hang.as_nanos()).unwrap_or(u64::MAX);
+        let late = self.ranges.waited_for_since(Instant::from_ns(now.as_ns().saturating_sub(hang_ns)));
+        let members = self.members.borrow().clone();
+        for member in members.iter().filter(|member| member.bit & late != 0) {
+            self.member_failed(member, PeerError::Hung);
+        }
     }
 }
