@@ -1,6 +1,7 @@
 //! The Ashlar command line.
 
 mod connect;
+mod device;
 mod exit;
 mod identity;
 mod io;
@@ -10,6 +11,7 @@ mod perf;
 mod random;
 mod shell;
 mod units;
+mod volume;
 
 use std::process::ExitCode;
 
@@ -22,7 +24,7 @@ use crate::output::Format;
 const AFTER_HELP: &str = "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 precondition, \
                           6 unavailable or timed out.";
 
-/// Block storage over NVMe/TCP: measure, move and verify data, look at targets
+/// Block storage over NVMe/TCP: measure, move and verify data, look at targets, devices and volumes
 #[derive(Debug, Parser)]
 #[command(name = "ashlar", version, after_help = AFTER_HELP, max_term_width = 100)]
 struct Cli {
@@ -43,6 +45,12 @@ enum Command {
     /// Move data in and out of namespaces, and verify it
     #[command(subcommand)]
     Io(io::IoCommand),
+    /// Devices of a node that is not running: make, look at, verify
+    #[command(subcommand)]
+    Device(device::DeviceCommand),
+    /// Volumes of a running node
+    #[command(subcommand)]
+    Volume(volume::VolumeCommand),
     /// Print the completion script of a shell
     Completion(shell::CompletionArgs),
     /// Write the man pages
@@ -55,6 +63,8 @@ fn run(cli: &Cli) -> Outcome {
         Command::Perf(args) => perf::run(args, cli.output),
         Command::Nvme(command) => nvme::run(command, cli.output),
         Command::Io(command) => io::run(command, cli.output),
+        Command::Device(command) => device::run(command, cli.output),
+        Command::Volume(command) => volume::run(command, cli.output),
         Command::Completion(args) => shell::completion::<Cli>(args),
         Command::Man(args) => shell::man::<Cli>(args),
     }

@@ -92,7 +92,7 @@ impl Node {
             true => None,
             false => Some(Engine::start(cores.handle(), config).await?),
         };
-        let observer = Arc::new(Observer::new(cores.handle(), target.clone()));
+        let observer = Arc::new(Observer::new(cores.handle(), target.clone(), engine.clone()));
         let metrics = match config.metrics {
             None => None,
             Some(address) => {

@@ -1,15 +1,16 @@
 //! Looks at the running node for whoever asks: counters for metrics, health for supervisors.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ashlar_reactor::{CoreId, CoresHandle, Instant};
 use ashlar_target::Target;
 
 use crate::apply::Outcome;
-use crate::metrics::server::Source;
+use crate::metrics::server::{Source, Volumes};
 use crate::metrics::{CoreSnapshot, LastReload, NodeCounts, Snapshot};
 use crate::storage::Storage;
+use crate::volumes::Engine;
 
 /// How long a scrape waits for a core to tell the time that it has just slept. A core that is too busy for
 /// that has not slept.
@@ -23,6 +24,7 @@ const HEALTHY: Duration = Duration::from_secs(2);
 pub struct Observer {
     cores: CoresHandle,
     target: Target<Storage>,
+    engine: Option<Arc<Engine>>,
     started: Instant,
     counts: Mutex<NodeCounts>,
     /// Busy time that was told last, per core: a counter never falls.
@@ -36,11 +38,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Observer {
     /// Observes cores that have just started.
-    pub fn new(cores: CoresHandle, target: Target<Storage>) -> Self {
+    pub fn new(cores: CoresHandle, target: Target<Storage>, engine: Option<Arc<Engine>>) -> Self {
         let start_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let busy_ns = Mutex::new(vec![0; cores.count()]);
         let counts = Mutex::new(NodeCounts { start_s, ..NodeCounts::default() });
-        Self { cores, target, started: ashlar_reactor::clock::read(), counts, busy_ns }
+        Self { cores, target, engine, started: ashlar_reactor::clock::read(), counts, busy_ns }
     }
 
     /// The configuration of the start was applied.
@@ -101,7 +103,17 @@ impl Source for Observer {
             cores.push(self.core(id).await);
         }
         let node = *lock(&self.counts);
-        Snapshot { cores, node, target: self.target.metrics(), inventory: self.target.inventory() }
+        // A core that does not answer is what /healthz tells.
+        let Volumes { volumes, devices } = self.volumes().await.unwrap_or_default();
+        let (target, inventory) = (self.target.metrics(), self.target.inventory());
+        Snapshot { cores, node, target, inventory, volumes, devices }
+    }
+
+    async fn volumes(&self) -> Option<Volumes> {
+        let Some(engine) = &self.engine else { return Some(Volumes::default()) };
+        let both = async { engine.volumes().await.ok().zip(engine.device_statuses().await.ok()) };
+        let (volumes, devices) = tokio::time::timeout(HEALTHY, both).await.ok()??;
+        Some(Volumes { volumes, devices })
     }
 
     async fn trouble(&self) -> Option<String> {

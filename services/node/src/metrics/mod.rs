@@ -10,7 +10,8 @@
 //! | `namespaces` | `ashlar_namespace_…` |
 //! | `node` | the process and its connections |
 //! | `labels` | label values, escaped |
-//! | [`server`] | `/metrics`, `/healthz` |
+//! | `volumes` | `ashlar_volume_…`, `ashlar_device_…` |
+//! | [`server`] | `/metrics`, `/healthz`, `/volumes` |
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,8 +30,11 @@ mod latency;
 mod namespaces;
 mod node;
 pub mod server;
+mod volumes;
 
 pub use node::{LastReload, NodeCounts};
+
+use crate::volumes::{DeviceStatus, VolumeStatus};
 
 /// Prefix of every metric.
 const PREFIX: &str = "ashlar";
@@ -46,6 +50,10 @@ pub struct Snapshot {
     pub target: Metrics,
     /// What is served.
     pub inventory: Arc<Inventory>,
+    /// Volumes, if there are pools.
+    pub volumes: Vec<VolumeStatus>,
+    /// Devices, if there are pools.
+    pub devices: Vec<DeviceStatus>,
 }
 
 /// Counters of one data core.
@@ -75,6 +83,8 @@ impl Collector for Snapshot {
         node::encode_connections(&mut encoder, &self.target)?;
         cores::encode(&mut encoder, &self.cores)?;
         cores::encode_target(&mut encoder, &self.target)?;
-        namespaces::encode(&mut encoder, &self.target.namespaces, &self.inventory)
+        namespaces::encode(&mut encoder, &self.target.namespaces, &self.inventory)?;
+        volumes::encode(&mut encoder, &self.volumes)?;
+        volumes::encode_devices(&mut encoder, &self.devices)
     }
 }

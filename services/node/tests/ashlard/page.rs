@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ashlar_node::metrics::{CoreSnapshot, LastReload, NodeCounts, Snapshot, page};
+use ashlar_node::volumes::{DeviceStatus, Health, ReplicaStatus, VolumeStatus};
 use ashlar_nvme::Status;
 use ashlar_nvme::ids::{Nguid, Nqn, Nsid};
 use ashlar_reactor::CoreCounters;
@@ -37,6 +38,45 @@ fn counts(factor: u64) -> Counts {
         other_latency_ns: 500 * factor,
         errors: vec![(Status::LBA_OUT_OF_RANGE, 3 * factor)],
         in_flight: 9 * factor,
+    }
+}
+
+fn volume() -> VolumeStatus {
+    let replica = ReplicaStatus {
+        pool: "b".to_owned(),
+        in_sync: 3,
+        catching_up: 1,
+        away: 0,
+        done_bytes: 10,
+        total_bytes: 40,
+        bytes_per_s: 5.0,
+        eta_s: Some(6.0),
+        why: None,
+    };
+    VolumeStatus {
+        name: "db".to_owned(),
+        id: Uuid::from_u128(3).to_string(),
+        health: Health::CatchingUp,
+        provisioned_bytes: 1 << 30,
+        target_epoch: 4,
+        replicas: vec![replica],
+        corrupted_blocks: 7,
+        repaired_blocks: 6,
+        lost_blocks: 1,
+        chosen_blocks: 0,
+    }
+}
+
+fn device() -> DeviceStatus {
+    DeviceStatus {
+        id: "d".to_owned(),
+        place: "/dev/x".to_owned(),
+        pool: "b".to_owned(),
+        used_bytes: 4096,
+        free_bytes: 8192,
+        journal_writes: 11,
+        metadata_writes: 12,
+        failure: Some("it hangs".to_owned()),
     }
 }
 
@@ -91,6 +131,8 @@ fn snapshot() -> Snapshot {
             refused: 5,
         },
         inventory: Arc::new(inventory()),
+        volumes: vec![volume()],
+        devices: vec![device()],
         node: NodeCounts {
             start_s: 1_700_000_000,
             reloads_applied: 2,
@@ -133,6 +175,15 @@ fn counters_arrive_under_their_names() {
         ("ashlar_config_reloads_total", vec![("result", "applied")], 2.0),
         ("ashlar_config_reloads_total", vec![("result", "failed")], 1.0),
         ("ashlar_config_applied", vec![], 0.0),
+        ("ashlar_volume_size_bytes", vec![("volume", "db")], 1_073_741_824.0),
+        ("ashlar_volume_health", vec![("volume", "db"), ("health", "catching_up")], 1.0),
+        ("ashlar_volume_health", vec![("volume", "db"), ("health", "healthy")], 0.0),
+        ("ashlar_volume_replica_segments", vec![("pool", "b"), ("state", "in_sync")], 3.0),
+        ("ashlar_volume_catch_up_bytes", vec![("pool", "b"), ("part", "done")], 10.0),
+        ("ashlar_volume_blocks_total", vec![("volume", "db"), ("event", "repaired")], 6.0),
+        ("ashlar_device_space_bytes", vec![("device", "d"), ("state", "used")], 4096.0),
+        ("ashlar_device_metadata_io_total", vec![("device", "d"), ("kind", "journal")], 11.0),
+        ("ashlar_device_failed", vec![("device", "d")], 1.0),
         ("ashlar_build_info", vec![("version", env!("CARGO_PKG_VERSION"))], 1.0),
     ] {
         assert_eq!(value(&page, name, &labels), Some(expected), "{name} {labels:?}");

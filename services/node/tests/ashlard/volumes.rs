@@ -100,6 +100,11 @@ fn content(block: u64, generation: u8) -> Vec<u8> {
     bytes
 }
 
+/// Whether the volume is so.
+fn health(daemon: &Daemon, how: &str) -> Option<f64> {
+    daemon.metric("ashlar_volume_health", &[("volume", "db"), ("health", how)])
+}
+
 /// Blocks in different shards, and so on both cores, and one at the end.
 const BLOCKS: [u64; 7] = [0, 1, 1023, 1024, 5000, 9216, 51_199];
 
@@ -191,12 +196,16 @@ fn a_device_is_found_at_another_path_and_a_replica_that_was_away_comes_back() {
         check_all(&queue, 1).await;
         write_all(&queue, 2).await;
     });
+    assert_eq!(health(&daemon, "degraded"), Some(1.0));
+    let (_, told) = daemon.get("/volumes");
+    assert!(told.contains("\"degraded\"") && told.contains("\"name\":\"db\""), "{told}");
     assert!(daemon.stop().success());
     // Both are back, at each other's place.
     std::fs::rename(&devices[0], &devices[1]).expect("rename");
     std::fs::rename(&hidden, &devices[0]).expect("rename");
     let mut daemon = Daemon::start(&config(&state, &places));
     daemon.log_line_ever("a replica is in sync");
+    assert_eq!(health(&daemon, "healthy"), Some(1.0));
     assert!(daemon.stop().success());
     // The one that was away has everything now.
     std::fs::rename(&devices[1], &hidden).expect("rename");
