@@ -69,7 +69,11 @@ pub enum DeviceError {
         pool: Uuid,
     },
     /// Another one says that it is the same.
-    #[error("{} and {} both claim to be device {device}; neither is used: detach one", first.display(), second.display())]
+    #[error(
+        "{} and {} both claim to be device {device}; neither is used: detach one",
+        first.display(),
+        second.display()
+    )]
     Twins {
         /// Who they say they are.
         device: DeviceId,

@@ -90,7 +90,7 @@ pub(super) fn begin() {
         let lanes = part.lanes.take();
         for ((device, number), lane) in lanes {
             if let Err(error) = lane.close().await {
-                tracing::warn!(%device, lane = number, %error, "a lane was not closed well; it recovers at the next start");
+                tracing::warn!(%device, lane = number, %error, "a lane was not closed well, and recovers later");
             }
         }
     });

@@ -1,8 +1,8 @@
 //! Which lane a shard lives in.
 //!
 //! A shard that is on some lane already stays there. A new one gets a lane number that is the same in every pool, and
-//! in each pool the device with the most space for the shards that it has. That is decided when a volume is opened; until
-//! a shard is first written nothing of it is on the device, so the next opening may decide otherwise.
+//! in each pool the device with the most space for the shards that it has. That is decided when a volume is opened;
+//! until a shard is first written nothing of it is on the device, so the next opening may decide otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
 
