@@ -32,7 +32,7 @@ pub(crate) struct FormatArgs {
     /// Lose what the disk carries: a file system, a partition table, another device
     #[arg(long)]
     force: bool,
-    /// Take a disk that may tear blocks of 4 KiB when power fails; every write is written twice
+    /// Take a disk that may tear blocks of 4 KiB when power fails, for logged writes (not served yet)
     #[arg(long)]
     torn_prone: bool,
 }

@@ -10,7 +10,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ashlar_io::BLOCK_BYTES;
+use ashlar_io::{BLOCK_BYTES, Tearing};
 use ashlar_reactor::world::{AnyDevice, FileDevice, HoldError, MemoryDisk, ReactorWorld};
 use ashlar_reactor::{CoreId, CoresHandle, Error as ReactorError};
 use ashlar_store::device::{
@@ -67,6 +67,15 @@ pub enum DeviceError {
         device: DeviceId,
         /// Its pool.
         pool: Uuid,
+    },
+    /// It may tear blocks.
+    #[error(
+        "device {device} may tear blocks of 4 KiB when power fails (PROTOCOL S9), and logged writes, which would make \
+         up for it, are not there yet; give the disk sectors of 4 KiB, and format it again"
+    )]
+    Tears {
+        /// The device.
+        device: DeviceId,
     },
     /// Another one says that it is the same.
     #[error(
@@ -239,6 +248,9 @@ async fn take_in(device: &AnyDevice, pool: Option<Uuid>, owner: &Owner) -> Resul
     let needs_restoring = opened.needs_restoring();
     let mut superblock = opened.superblock;
     let id = superblock.device;
+    if superblock.torn_prone || device.geometry().tearing == Tearing::Torn {
+        return Err(DeviceError::Tears { device: id });
+    }
     if superblock.node.is_nil() {
         let pool = pool.ok_or(DeviceError::OtherPool { device: id, pool: superblock.pool })?;
         superblock = restore(&world, &disk, &Superblock { node: owner.node, pool, ..superblock }).await?;
