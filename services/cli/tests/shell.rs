@@ -22,7 +22,9 @@ fn completion_scripts_know_the_commands() {
 fn there_is_a_man_page_per_command() {
     let folder = tempfile::tempdir().expect("a folder");
     succeed(ashlar().arg("man").arg(folder.path()));
-    for page in ["ashlar.1", "ashlar-perf.1", "ashlar-io-verify.1", "ashlar-nvme-log.1", "ashlar-device-check.1"] {
+    for page in
+        ["ashlar.1", "ashlar-perf.1", "ashlar-io-verify.1", "ashlar-nvme-log.1", "ashlar-device-check.1"]
+    {
         assert!(folder.path().join(page).exists(), "{page}");
     }
 }
