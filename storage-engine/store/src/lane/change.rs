@@ -5,7 +5,7 @@ use std::rc::Rc;
 use ashlar_io::{Bug, World};
 use futures_util::future::join;
 
-use super::journal::{Room, Ticket};
+use super::journal::{Recorded, Room, Ticket};
 use super::slabs::Owner;
 use super::tables::{Life, Openness, Uncommitted, UncommittedKind};
 use super::types::{Change, LaneError, Order, Origin, ShardSlot, Write};
@@ -161,11 +161,18 @@ impl<W: World> Inner<W> {
     ) -> Result<(), LaneError> {
         let subject = subject(change, extent);
         let at = self.site.layout.extent_block(extent, blocks.first());
+        let recorded = match order {
+            // PROTOCOL S2: with a single in-sync replica an unrecorded mismatch must be corruption.
+            Order::RecordFirst if !self.world.bug(Bug::RecordAfterDataWhenSingle) => Recorded::Durable,
+            _ => self.recorded_over_zeroes(extent, blocks),
+        };
         let ticket = self.journal.append(&Record::Write { subject, blocks, sums: sums.into() });
         self.remember(change, &ticket, UncommittedKind::Write { subject, blocks, sums: sums.into() });
-        if order == Order::RecordFirst && !self.world.bug(Bug::RecordAfterDataWhenSingle) {
-            // PROTOCOL S2: with a single in-sync replica an unrecorded mismatch must be corruption.
+        self.note_fresh(extent, blocks, ticket.record);
+        if recorded != Recorded::No {
             self.journal.durable(&ticket).await?;
+        }
+        if recorded == Recorded::Durable {
             self.flush().await?;
         }
         if self.world.bug(Bug::ShowChecksumEarly) {
@@ -186,6 +193,30 @@ impl<W: World> Inner<W> {
         self.show(extent, change.version, blocks, sums.iter().copied());
         self.journal.applied(ticket.record);
         Ok(())
+    }
+
+    /// PROTOCOL S12: what an overwrite waits for, of blocks that read as zeroes before a write that may not have
+    /// landed.
+    fn recorded_over_zeroes(&self, extent: Extent, blocks: Blocks) -> Recorded {
+        let mut fresh = self.fresh.borrow_mut();
+        fresh.forget(self.journal.landed());
+        match fresh.newest(extent, blocks) {
+            Some(first) if !self.world.bug(Bug::OverwriteFreshUnrecorded) => {
+                self.journal.recorded_over(first)
+            }
+            _ => Recorded::No,
+        }
+    }
+
+    /// Remembers which of these blocks read as zeroes until this record.
+    fn note_fresh(&self, extent: Extent, blocks: Blocks, record: u64) {
+        let (mut fresh, mut cache) = (self.fresh.borrow_mut(), self.cache.borrow_mut());
+        for block in blocks.first()..blocks.end() {
+            // A page that is not in memory may say that a block is zero.
+            if cache.get(extent, block).is_none_or(|sum| !sum.has_data()) {
+                fresh.add(extent, block, record);
+            }
+        }
     }
 
     /// Makes new checksums visible (PROTOCOL S8: at completion).

@@ -5,19 +5,22 @@
 //! root, which names it all; a flush; the tail. At no time does the device hold fewer than one complete set.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use ashlar_io::{BLOCK_BYTES, Buffer, Bug, Disk, World};
 
 use super::journal::Room;
-use super::tables::{Life, Openness, UncommittedKind};
+use super::tables::{Life, Openness, Uncommitted, UncommittedKind};
 use super::types::{LaneError, ShardSlot};
 use super::{Inner, many, retry};
 use crate::format::layout::ENTRIES_PER_PAGE;
 use crate::format::{Extent, Place, Record, Root, Slab, SlabEntry, Slot, Subject, table};
-use crate::ids::Version;
 
 /// Metadata I/Os in flight at a time: a bound on memory, deep enough for a device.
 pub(super) const PAGES_IN_FLIGHT: usize = 16;
+
+/// Before a checkpoint follows one that gave up nothing.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Checkpoints that an extent stays open without a write (lazily closed, design §6).
 const OPEN_CHECKPOINTS: u64 = 2;
@@ -41,13 +44,14 @@ impl<W: World> Inner<W> {
             if self.closing.get() || self.journal.check().is_err() {
                 return;
             }
+            let before = self.journal.tail();
             if let Err(error) = self.checkpoint(Close::Idle).await {
                 self.journal.stop(&error.to_string());
                 return;
             }
-            if self.journal.is_checkpoint_due() {
-                // Nothing could be given up: what holds the tail is in flight.
-                self.world.next_turn().await;
+            if self.is_checkpoint_due() && self.journal.tail() == before {
+                // Nothing could be given up: what holds the tail is in flight or not committed, extents are suspect.
+                self.world.sleep(PAUSE).await;
             }
         }
     }
@@ -60,15 +64,16 @@ impl<W: World> Inner<W> {
 
     /// Writes one.
     pub(super) async fn checkpoint(self: &Rc<Self>, close: Close) -> Result<(), LaneError> {
-        let (tail, first_record) = self.journal.next_tail();
+        let target = self.journal.next_tail();
         self.write_checksum_pages().await?;
         self.flush().await?;
-        self.close_extents(close).await?;
+        self.close_extents(close);
         self.write_table_pages().await?;
         self.flush().await?;
-        if !self.world.bug(Bug::TailPassesUncommitted) {
-            self.carry_forward(first_record).await?;
-        }
+        let (tail, first_record) = match self.world.bug(Bug::TailPassesUncommitted) {
+            true => target,
+            false => self.carry_forward(target).await?,
+        };
         self.write_root(tail, first_record).await?;
         self.checkpoints.set(self.checkpoints.get() + 1);
         self.journal.move_tail(tail);
@@ -81,7 +86,7 @@ impl<W: World> Inner<W> {
     }
 
     /// Closes extents whose data is durable and which nobody writes any more.
-    async fn close_extents(&self, close: Close) -> Result<(), LaneError> {
+    fn close_extents(&self, close: Close) {
         let now = self.checkpoints.get();
         let mut idle: Vec<(u64, Extent)> = {
             let tables = self.tables.borrow();
@@ -102,21 +107,18 @@ impl<W: World> Inner<W> {
             if !due && !self.world.bug(Bug::CloseBeforeDataDurable) {
                 continue;
             }
-            self.journal.room(Room::Reserve).await?;
+            // Who frees space must not wait for it: another checkpoint will close the rest.
+            if !self.journal.has_room(Room::Reserve) {
+                break;
+            }
             {
-                // Written again while room was awaited?
                 let mut tables = self.tables.borrow_mut();
-                let place = tables.place(extent);
-                if place.busy > 0 || place.touched != touched || place.life != Life::Held {
-                    continue;
-                }
                 tables.change(extent).open = Openness::Closed;
                 tables.open.remove(&extent);
             }
             let ticket = self.journal.append(&Record::Close { extent });
             self.journal.done(ticket.record);
         }
-        Ok(())
     }
 
     async fn write_table_pages(&self) -> Result<(), LaneError> {
@@ -158,32 +160,31 @@ impl<W: World> Inner<W> {
         Ok(())
     }
 
-    /// PROTOCOL S1: the tail passes an uncommitted record only after a copy of it was appended at the head.
-    async fn carry_forward(&self, first_record: u64) -> Result<(), LaneError> {
-        let mut newest = None;
+    /// PROTOCOL S1: the tail passes an uncommitted record only after a copy of it was appended at the head. Goes as far
+    /// towards `target` as the journal has room for the copies, and says how far.
+    async fn carry_forward(&self, target: (u64, u64)) -> Result<(u64, u64), LaneError> {
         let slots: Vec<_> = self.tables.borrow().shards.keys().copied().collect();
+        let mut sizes: Vec<(u64, usize)> = {
+            let tables = self.tables.borrow();
+            let shards = tables.shards.iter();
+            let old = shards.flat_map(|(slot, shard)| shard.uncommitted.iter().map(|old| (*slot, old)));
+            old.filter(|(_, old)| old.record < target.1)
+                .map(|(slot, old)| (old.record, carried(slot, old).encoded_bytes()))
+                .collect()
+        };
+        sizes.sort_unstable();
+        let (tail, first_record) = self.journal.carriable(target, &sizes);
+        let mut newest = None;
         for slot in slots {
-            while let Some((version, kind)) = self.next_to_carry(slot, first_record) {
-                self.journal.room(Room::Reserve).await?;
-                let carried = |subject: &Subject| Subject { carried: true, ..*subject };
-                let record = match &kind {
-                    UncommittedKind::Write { subject, blocks, sums } => {
-                        Record::Write { subject: carried(subject), blocks: *blocks, sums: sums[..].into() }
-                    }
-                    UncommittedKind::Zero { subject, blocks } => {
-                        Record::Zero { subject: carried(subject), blocks: *blocks }
-                    }
-                    UncommittedKind::Free { subject } => Record::Free { subject: carried(subject) },
-                    UncommittedKind::Empty => Record::Empty { shard: slot, version, carried: true },
-                };
-                let ticket = self.journal.append(&record);
+            // Without a pause: the room that was counted is there.
+            while let Some(old) = self.next_to_carry(slot, first_record) {
+                let ticket = self.journal.append(&carried(slot, &old));
                 self.journal.done(ticket.record);
                 let mut tables = self.tables.borrow_mut();
-                if let Some(shard) = tables.shards.get_mut(&slot) {
-                    let old = shard.uncommitted.iter_mut().find(|old| old.version == version);
-                    if let Some(old) = old {
-                        old.record = ticket.record;
-                    }
+                let Some(shard) = tables.shards.get_mut(&slot) else { break };
+                // Not by version: a copy has the version of a write (S3).
+                if let Some(place) = shard.uncommitted.iter_mut().find(|place| place.record == old.record) {
+                    place.record = ticket.record;
                 }
                 newest = Some(ticket);
             }
@@ -192,14 +193,13 @@ impl<W: World> Inner<W> {
             self.journal.durable(&ticket).await?;
             self.flush().await?;
         }
-        Ok(())
+        Ok((tail, first_record))
     }
 
     /// An uncommitted record of a shard that stands before the new tail.
-    fn next_to_carry(&self, slot: ShardSlot, first_record: u64) -> Option<(Version, UncommittedKind)> {
+    fn next_to_carry(&self, slot: ShardSlot, first_record: u64) -> Option<Uncommitted> {
         let tables = self.tables.borrow();
-        let old = tables.shards.get(&slot)?.uncommitted.iter().find(|old| old.record < first_record)?;
-        Some((old.version, old.kind.clone()))
+        tables.shards.get(&slot)?.uncommitted.iter().find(|old| old.record < first_record).cloned()
     }
 
     async fn write_root(&self, tail: u64, first_record: u64) -> Result<(), LaneError> {
@@ -247,5 +247,20 @@ impl<W: World> Inner<W> {
         self.disk.flush().await?;
         self.root_generation.set(generation);
         Ok(())
+    }
+}
+
+/// The copy of a record that goes to the journal's head.
+fn carried(slot: ShardSlot, old: &Uncommitted) -> Record<'_> {
+    let carried = |subject: &Subject| Subject { carried: true, ..*subject };
+    match &old.kind {
+        UncommittedKind::Write { subject, blocks, sums } => {
+            Record::Write { subject: carried(subject), blocks: *blocks, sums: sums[..].into() }
+        }
+        UncommittedKind::Zero { subject, blocks } => {
+            Record::Zero { subject: carried(subject), blocks: *blocks }
+        }
+        UncommittedKind::Free { subject } => Record::Free { subject: carried(subject) },
+        UncommittedKind::Empty => Record::Empty { shard: slot, version: old.version, carried: true },
     }
 }

@@ -32,6 +32,12 @@ const CHECKPOINT_PERCENT: u64 = 50;
 /// Share of the journal that ordinary records leave free (S15).
 const RESERVE_PERCENT: u64 = 10;
 
+/// Share that everybody leaves to checkpoints, whose own records wait for nobody: else who frees space waits for space.
+const CHECKPOINT_RESERVE_PERCENT: u64 = 5;
+
+/// Blocks that a checkpoint does not use: one that collects, and one that an opening begins with.
+const KEPT_BLOCKS: u64 = 2;
+
 /// From where a journal goes on, as recovery found it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Resume {
@@ -41,6 +47,8 @@ pub(super) struct Resume {
     pub(super) tail: u64,
     /// Number of the next record.
     pub(super) record: u64,
+    /// The first record whose data is not known to have landed.
+    pub(super) landed: u64,
     /// The incarnation of this opening.
     pub(super) incarnation: u32,
     /// CRC of the block before.
@@ -52,7 +60,7 @@ pub(super) struct Resume {
 pub(super) enum Room {
     /// Only if 10% stay free.
     Ordinary,
-    /// Marks, closes, frees, carried-forward records.
+    /// Marks, closes, frees.
     Reserve,
 }
 
@@ -76,6 +84,25 @@ struct Collected {
     builder: JournalBuilder<Vec<u8>>,
     first_record: u64,
     state: Rc<BlockState>,
+}
+
+/// A block that is being written.
+struct Sent {
+    state: Rc<BlockState>,
+    written: bool,
+    /// Its landed mark.
+    landed: u64,
+}
+
+/// How far a write must be recorded before its data goes out (PROTOCOL S2, S12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Recorded {
+    /// Not at all.
+    No,
+    /// Its record is on the device.
+    Written,
+    /// The power cannot take it any more.
+    Durable,
 }
 
 const COMPLETED: u8 = 1;
@@ -128,7 +155,7 @@ struct State {
     firsts: VecDeque<u64>,
     /// Full blocks, oldest first, then the one that collects.
     queue: VecDeque<Collected>,
-    in_flight: VecDeque<(Rc<BlockState>, bool)>,
+    in_flight: VecDeque<Sent>,
     /// All blocks below are written.
     written: u64,
     /// Of a volatile device: all blocks below are flushed (S5, S6).
@@ -136,8 +163,15 @@ struct State {
     progress: Progress,
     /// All records below have landed: completed and, on a volatile device, flushed.
     landed: u64,
+    /// Records before those of this opening are in doubt until a checkpoint holds what recovery decided: until then
+    /// nothing further counts as landed, or the next recovery would take them at their word.
+    in_doubt: bool,
     /// The landed mark of the newest block.
+    landed_sent: u64,
+    /// The newest landed mark that is written.
     landed_written: u64,
+    /// The newest that is durable.
+    landed_durable: u64,
     /// Memory of blocks that were written.
     spare: Vec<Vec<u8>>,
 }
@@ -200,8 +234,11 @@ impl<W: World> Journal<W> {
                 completed: resume.record,
                 applied: resume.record,
             },
-            landed: resume.record,
-            landed_written: resume.record,
+            landed: resume.landed,
+            landed_sent: resume.landed,
+            landed_written: resume.landed,
+            landed_durable: resume.landed,
+            in_doubt: resume.landed < resume.record,
             spare: Vec::new(),
         };
         Rc::new(Self {
@@ -250,18 +287,44 @@ impl<W: World> Journal<W> {
         self.used() * 100 >= self.blocks() * CHECKPOINT_PERCENT
     }
 
+    /// Records of this kind may be appended.
+    pub(super) fn has_room(&self, room: Room) -> bool {
+        let reserve = match room {
+            Room::Ordinary if !self.world.bug(Bug::FillJournalReserve) => RESERVE_PERCENT,
+            _ => CHECKPOINT_RESERVE_PERCENT,
+        };
+        self.used() < self.blocks() * (100 - reserve) / 100
+    }
+
+    /// How far the tail can move towards `target` if records of these numbers and sizes, in order, are appended once
+    /// more: the block, and its first record.
+    pub(super) fn carriable(&self, target: (u64, u64), records: &[(u64, usize)]) -> (u64, u64) {
+        let most = self.blocks().saturating_sub(self.used() + KEPT_BLOCKS);
+        let state = self.state.borrow();
+        let mut records = records.iter().peekable();
+        let (mut blocks, mut room) = (0, 0);
+        let mut reached = (state.tail, state.firsts.front().copied().unwrap_or(target.1));
+        for (block, first) in (state.tail..=target.0).zip(&state.firsts) {
+            while let Some((_, bytes)) = records.next_if(|(record, _)| record < first) {
+                if *bytes > room {
+                    blocks += 1;
+                    room = RECORD_BYTES - MARK_BYTES;
+                }
+                room = room.saturating_sub(*bytes);
+            }
+            if blocks > most {
+                break;
+            }
+            reached = (block, *first);
+        }
+        reached
+    }
+
     /// Waits until records of this kind may be appended.
     pub(super) async fn room(&self, room: Room) -> Result<(), LaneError> {
         loop {
             self.check()?;
-            let limit = match room {
-                Room::Ordinary if !self.world.bug(Bug::FillJournalReserve) => {
-                    self.blocks() * (100 - RESERVE_PERCENT) / 100
-                }
-                // One block is kept, so that a collecting block always has a place.
-                _ => self.blocks() - 1,
-            };
-            if self.used() < limit {
+            if self.has_room(room) {
                 return Ok(());
             }
             self.checkpoint_due.notify_one();
@@ -288,7 +351,7 @@ impl<W: World> Journal<W> {
         let waiting: Vec<_> = {
             let state = self.state.borrow();
             let queued = state.queue.iter().map(|block| Rc::clone(&block.state));
-            state.in_flight.iter().map(|(block, _)| Rc::clone(block)).chain(queued).collect()
+            state.in_flight.iter().map(|sent| Rc::clone(&sent.state)).chain(queued).collect()
         };
         for block in waiting {
             block.waiting.notify_all();
@@ -333,12 +396,16 @@ impl<W: World> Journal<W> {
     pub(super) fn mark_idle(self: &Rc<Self>) {
         let pending = self.marks().is_some_and(|marks| marks.pending());
         {
-            let mut state = self.state.borrow_mut();
-            let landed = state.landed > state.landed_written;
+            let state = self.state.borrow();
+            let landed = state.landed > state.landed_sent;
             if !(pending || landed) || !state.queue.is_empty() {
                 return;
             }
-            state.collect();
+            drop(state);
+            if !self.has_room(Room::Reserve) {
+                return;
+            }
+            self.state.borrow_mut().collect();
         }
         self.pump();
     }
@@ -385,7 +452,7 @@ impl<W: World> Journal<W> {
     fn progress(&self, record: u64, flag: u8) {
         let mut state = self.state.borrow_mut();
         state.progress.set(record, flag);
-        if !self.volatile || self.world.bug(Bug::MarkLandedEarly) {
+        if (!self.volatile && !state.in_doubt) || self.world.bug(Bug::MarkLandedEarly) {
             state.landed = state.progress.completed;
         }
     }
@@ -443,9 +510,10 @@ impl<W: World> Journal<W> {
                 acked_through: durable - 1,
                 landed: state.landed,
             };
-            state.landed_written = state.landed;
+            state.landed_sent = state.landed;
             state.firsts.push_back(block.first_record);
-            state.in_flight.push_back((block.state, false));
+            let landed = state.landed;
+            state.in_flight.push_back(Sent { state: block.state, written: false, landed });
             let LaneSite { device, layout, lane } = &self.site;
             let (bytes, crc) = block.builder.seal(&header, layout, *device, *lane);
             state.previous_crc = crc;
@@ -473,18 +541,22 @@ impl<W: World> Journal<W> {
         let durable: Vec<_> = {
             let mut state = self.state.borrow_mut();
             let at = (sequence - state.written) as usize;
-            if let Some(block) = state.in_flight.get_mut(at) {
-                block.1 = true;
+            if let Some(sent) = state.in_flight.get_mut(at) {
+                sent.written = true;
                 if self.world.bug(Bug::AcknowledgeOutOfOrder) {
-                    block.0.durable.set(true);
-                    block.0.waiting.notify_all();
+                    sent.state.durable.set(true);
+                    sent.state.waiting.notify_all();
                 }
             }
             let mut durable = Vec::new();
-            while let Some((block, true)) = state.in_flight.front() {
-                durable.push(Rc::clone(block));
-                state.in_flight.pop_front();
+            while state.in_flight.front().is_some_and(|sent| sent.written) {
+                let Some(sent) = state.in_flight.pop_front() else { break };
+                durable.push(sent.state);
                 state.written += 1;
+                state.landed_written = sent.landed;
+            }
+            if !self.volatile {
+                state.landed_durable = state.landed_written;
             }
             durable
         };
@@ -495,18 +567,45 @@ impl<W: World> Journal<W> {
         self.pump();
     }
 
-    /// What a device flush that starts now makes durable: blocks and records.
-    pub(super) fn before_flush(&self) -> (u64, u64) {
+    /// What a device flush that starts now makes durable: blocks, their landed mark, and records.
+    pub(super) fn before_flush(&self) -> (u64, u64, u64) {
         let state = self.state.borrow();
-        (state.written, state.progress.completed)
+        (state.written, state.landed_written, state.progress.completed)
     }
 
     /// The flush that began at `before` succeeded.
-    pub(super) fn after_flush(&self, (written, completed): (u64, u64)) {
+    pub(super) fn after_flush(&self, (written, landed, completed): (u64, u64, u64)) {
         let mut state = self.state.borrow_mut();
         state.flushed = state.flushed.max(written);
-        if self.volatile {
+        state.landed_durable = state.landed_durable.max(landed);
+        if self.volatile && !state.in_doubt {
             state.landed = state.landed.max(completed);
+        }
+    }
+
+    /// A checkpoint holds everything that recovery decided.
+    pub(super) fn doubt_is_over(&self) {
+        let mut state = self.state.borrow_mut();
+        state.in_doubt = false;
+        if !self.volatile {
+            state.landed = state.progress.completed;
+        }
+    }
+
+    /// Records below this are durably known to have landed.
+    pub(super) fn landed(&self) -> u64 {
+        self.state.borrow().landed_durable
+    }
+
+    /// How far an overwrite of a block must be recorded before its data goes out, if the block's first write has this
+    /// record and read as zeroes before (PROTOCOL S12).
+    pub(super) fn recorded_over(&self, first: u64) -> Recorded {
+        let state = self.state.borrow();
+        match first {
+            _ if first < state.landed_durable => Recorded::No,
+            // The power cannot take its data, but the mark that says so.
+            _ if first < state.landed => Recorded::Durable,
+            _ => Recorded::Written,
         }
     }
 
@@ -543,6 +642,11 @@ impl<W: World> Journal<W> {
         }
         self.freed.notify_all();
         self.pump();
+    }
+
+    /// The oldest block that is kept.
+    pub(super) fn tail(&self) -> u64 {
+        self.state.borrow().tail
     }
 
     /// The incarnation of this opening.

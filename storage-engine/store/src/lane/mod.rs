@@ -17,6 +17,7 @@ mod cache;
 mod change;
 mod checkpoint;
 mod flush;
+mod fresh;
 mod journal;
 mod pages;
 mod read;
@@ -39,6 +40,7 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 use self::cache::Cache;
 use self::flush::Flushes;
+use self::fresh::Fresh;
 use self::journal::{Journal, Room};
 use self::suspects::Suspects;
 use self::tables::{Life, ShardState, Tables};
@@ -94,6 +96,7 @@ struct Inner<W: World> {
     cache: RefCell<Cache>,
     flushes: Rc<Flushes>,
     suspects: RefCell<Suspects>,
+    fresh: RefCell<Fresh>,
     reports: Vec<ShardReport>,
     /// Told when an extent was opened or a slab taken.
     changed: Notify,

@@ -7,7 +7,7 @@ use ashlar_io::{BLOCK_BYTES, Bug, World};
 use smallvec::SmallVec;
 
 use super::super::tables::{Life, Uncommitted, UncommittedKind};
-use super::super::types::{LaneError, ShardReport, ShardSlot, TailKind, TailRecord, Verdict};
+use super::super::types::{LaneError, Origin, ShardReport, ShardSlot, TailKind, TailRecord, Verdict};
 use super::super::{Inner, many, retry};
 use super::replay::{Doubtful, Sums, Tail, apply};
 use crate::checksum::{Stored, Summer};
@@ -142,8 +142,10 @@ impl<W: World> Inner<W> {
                 single: shard.single,
                 tail: records,
             });
+            // Copies are outside the contiguity of sequences: catching up compares them anyway (R5).
             shard.uncommitted = tail
                 .into_iter()
+                .filter(|record| record.origin == Origin::Shard)
                 .map(|record| Uncommitted {
                     version: record.version,
                     record: record.record,

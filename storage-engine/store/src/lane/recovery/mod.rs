@@ -101,6 +101,7 @@ impl<W: World> Lane<W> {
             sequence: end.sequence,
             tail: root.tail,
             record: end.next_record,
+            landed: replay.window.front().map_or(end.next_record, |(number, _)| *number),
             incarnation: match world.bug(Bug::KeepOldIncarnation) {
                 true => end.incarnation.max(1),
                 false => end.incarnation + 1,
@@ -121,6 +122,7 @@ impl<W: World> Lane<W> {
             cache: RefCell::new(cache),
             flushes: Rc::new(Flushes::default()),
             suspects: RefCell::new(Suspects::default()),
+            fresh: RefCell::default(),
             reports: Vec::new(),
             changed: Notify::new(),
             claims: Line::new(),
@@ -174,6 +176,7 @@ impl<W: World> Inner<W> {
         self.journal.durable(&barrier).await?;
         self.flush().await?;
         self.checkpoint(Close::Idle).await?;
+        self.journal.doubt_is_over();
         // Releases that were durable and not told the others yet (S7).
         for (slab, generation) in released {
             let owner = Owner { lane: None, generation: generation + 1 };

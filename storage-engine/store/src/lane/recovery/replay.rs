@@ -48,18 +48,24 @@ impl Replay {
         Self { tables, cache, window: VecDeque::new(), tails: BTreeMap::new(), released: Vec::new() }
     }
 
-    /// Takes a block in. Its landed mark settles records of blocks before.
+    /// Takes a block in. Its landed mark settles records of blocks before, and its own: they waited for their turn to
+    /// go out while their data landed.
     pub(super) fn block(&mut self, block: &JournalBlock<'_>) {
+        self.settle(block.header.landed);
+        for (number, record) in block.records() {
+            self.record(number, &record);
+        }
+        self.settle(block.header.landed);
+    }
+
+    fn settle(&mut self, landed: u64) {
         while let Some((number, _)) = self.window.front() {
-            if *number >= block.header.landed {
+            if *number >= landed {
                 break;
             }
             if let Some((_, record)) = self.window.pop_front() {
                 apply(&mut self.tables, &mut self.cache, &record, Sums::AllLanded);
             }
-        }
-        for (number, record) in block.records() {
-            self.record(number, &record);
         }
     }
 
