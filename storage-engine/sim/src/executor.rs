@@ -75,6 +75,7 @@ struct Task {
     process: ProcessId,
     born: &'static Location<'static>,
     signal: Arc<Signal>,
+    polls: u64,
     /// Taken out while it is polled.
     future: Option<Pin<Box<dyn Future<Output = ()>>>>,
 }
@@ -289,7 +290,8 @@ impl Simulation {
         let task = self.fresh_id();
         let signal =
             Arc::new(Signal { task, queued: AtomicBool::new(false), ready: Arc::clone(&self.inner.ready) });
-        let entry = Task { process, born, signal: Arc::clone(&signal), future: Some(Box::pin(future)) };
+        let entry =
+            Task { process, born, signal: Arc::clone(&signal), polls: 0, future: Some(Box::pin(future)) };
         self.inner.tasks.borrow_mut().insert(task, entry);
         signal.wake();
     }
@@ -369,7 +371,10 @@ impl Simulation {
     }
 
     fn task_names(&self) -> Vec<String> {
-        let name = |task: &Task| format!("  {}: {}", self.process(task.process).name(), task.born);
+        let name = |task: &Task| {
+            let name = self.process(task.process).name();
+            format!("  {name}: {}, polled {} times", task.born, task.polls)
+        };
         self.inner.tasks.borrow().values().map(name).collect()
     }
 
@@ -416,6 +421,7 @@ impl Simulation {
         let taken = self.inner.tasks.borrow_mut().get_mut(&id).and_then(|task| {
             task.signal.queued.store(false, Ordering::Relaxed);
             let future = task.future.take()?;
+            task.polls += 1;
             Some((task.process, Arc::clone(&task.signal), future))
         });
         // Woken, then gone: nothing to do.

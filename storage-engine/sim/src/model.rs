@@ -280,8 +280,14 @@ impl Model {
             register.after_power_loss.push(candidate);
         }
         let stays = |candidate: &Candidate| candidate.value == read || candidate.since > invoked;
-        // Those in doubt of which the read shows that they did not happen, or were not left.
-        let refuted = register.now.iter().filter(|candidate| !stays(candidate) && !candidate.certain);
+        // Those in doubt of which the read shows that they did not happen, or were not left. What began later shows
+        // nothing.
+        let seen = register.now.iter().filter(|candidate| candidate.value == read);
+        let began = seen.map(|candidate| candidate.invoked).min().unwrap_or(now);
+        let refuted = register
+            .now
+            .iter()
+            .filter(|candidate| !stays(candidate) && !candidate.certain && began <= candidate.since);
         let refuted: Vec<_> = refuted.map(|candidate| candidate.invoked).collect();
         register.now.retain(stays);
         register.after_power_loss.retain(|candidate| !refuted.contains(&candidate.invoked));

@@ -12,7 +12,8 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("ashlar-reactor", &["ashlar-io"]),
     ("ashlar-store", &["ashlar-io"]),
     ("ashlar-replication", &["ashlar-io", "ashlar-store"]),
-    ("ashlar-sim", &["ashlar-io"]),
+    // Its scenarios run the engine.
+    ("ashlar-sim", &["ashlar-io", "ashlar-store", "ashlar-replication"]),
     ("ashlar-target", &["ashlar-nvme", "ashlar-reactor"]),
     ("ashlar-initiator", &["ashlar-nvme", "ashlar-reactor"]),
     ("ashlar-control", &["ashlar-proto"]),
@@ -41,7 +42,6 @@ const TESTS_MAY_KNOW: &[(&str, &[&str])] = &[
     ("ashlar-cli", &["ashlar-target"]),
     ("ashlar-store", &["ashlar-sim"]),
     ("ashlar-replication", &["ashlar-sim"]),
-    ("ashlar-sim", &["ashlar-store", "ashlar-replication"]),
 ];
 
 /// The crate of whole-system tests: it may know all others and nobody knows it.

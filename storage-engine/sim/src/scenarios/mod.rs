@@ -1,8 +1,9 @@
 //! What is run.
 
+mod lane;
 mod toy;
 
 use crate::scenario::Scenario;
 
 /// Every scenario.
-pub const ALL: &[&dyn Scenario] = &[&toy::Toy];
+pub const ALL: &[&dyn Scenario] = &[&toy::Toy, &lane::Lanes];
