@@ -1,7 +1,7 @@
 //! What the storage engine costs: mirrored, checksummed 4 KiB writes and reads on one data core, without network or
 //! protocol, beside the same two raw writes.
 //!
-//! `engine [--device memory|PATH]… [--depth N] [--seconds N] [--rounds N] [--lanes N] [--span MIB] [--count N]`. A path is
+//! `engine [--device memory|PATH]… [--depth N] [--seconds N] [--rounds N] [--lanes N] [--span MIB] [--count N] [--only 1..4]`. A path is
 //! formatted whatever it carries. With `--count` each point ends after so many operations instead, for instruction
 //! counts (`docs/performance.md` says how).
 
@@ -33,6 +33,8 @@ pub(crate) struct Settings {
     span: u64,
     /// End after so many operations instead of a time.
     count: Option<u64>,
+    /// Only this of [`Work::ALL`].
+    only: Option<usize>,
 }
 
 fn number(value: Option<String>, name: &str) -> Result<u64, String> {
@@ -41,8 +43,16 @@ fn number(value: Option<String>, name: &str) -> Result<u64, String> {
 }
 
 fn settings() -> Result<Settings, String> {
-    let mut settings =
-        Settings { devices: Vec::new(), depth: 128, seconds: 3, rounds: 3, lanes: 4, span: 512, count: None };
+    let mut settings = Settings {
+        devices: Vec::new(),
+        depth: 128,
+        seconds: 3,
+        rounds: 3,
+        lanes: 4,
+        span: 512,
+        count: None,
+        only: None,
+    };
     let mut rest = std::env::args().skip(1);
     while let Some(argument) = rest.next() {
         match argument.as_str() {
@@ -56,6 +66,7 @@ fn settings() -> Result<Settings, String> {
             "--lanes" => settings.lanes = number(rest.next(), "--lanes")? as u32,
             "--span" => settings.span = number(rest.next(), "--span")?,
             "--count" => settings.count = Some(number(rest.next(), "--count")?),
+            "--only" => settings.only = Some(number(rest.next(), "--only")? as usize - 1),
             // Cargo passes this to every bench.
             "--bench" => {}
             other => return Err(format!("{other}? See the first lines of tests/benches/engine/main.rs")),
@@ -109,7 +120,9 @@ fn run() -> Result<(), String> {
     for work in Work::ALL {
         let points: Vec<Point> =
             results.iter().filter(|(done, _)| *done == work).map(|(_, point)| *point).collect();
-        row(work, &points);
+        if !points.is_empty() {
+            row(work, &points);
+        }
     }
     Ok(())
 }
