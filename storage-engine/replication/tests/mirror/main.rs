@@ -12,6 +12,7 @@ use rig::{Rig, replica, run};
 
 const DEVICE_BLOCKS: u64 = 1 << 18;
 const WORKERS: u32 = 8;
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=6;
 
 /// Fast devices, on which nothing lands much later than its process died.
 fn devices() -> DeviceSettings {
@@ -24,7 +25,7 @@ async fn some_time(rig: &Rig, random: &mut Random, micros: u64) {
 
 #[test]
 fn kills_lose_nothing_that_was_acknowledged_and_leave_replicas_equal() {
-    for seed in 1..=6 {
+    for seed in SEEDS {
         run(seed, devices(), async move |rig: Rig| {
             let mut random = Random::new(seed);
             for round in 0..4 {
@@ -50,7 +51,7 @@ fn kills_lose_nothing_that_was_acknowledged_and_leave_replicas_equal() {
 
 #[test]
 fn a_device_that_was_away_over_restarts_catches_up_before_it_is_read() {
-    for seed in 1..=6 {
+    for seed in SEEDS {
         run(seed, devices(), async move |rig: Rig| {
             let mut random = Random::new(seed);
             let away = random.below(2) as usize;
@@ -74,6 +75,44 @@ fn a_device_that_was_away_over_restarts_catches_up_before_it_is_read() {
             rig.restart();
             let open = rig.open(&[0, 1]).await;
             assert_eq!(rig.members().len(), 2, "its history has no hole");
+            rig.check(&open).await;
+        });
+    }
+}
+
+#[test]
+fn a_device_that_dies_or_hangs_under_load_fails_nothing_and_comes_back() {
+    for seed in SEEDS {
+        run(seed, devices(), async move |rig: Rig| {
+            let mut random = Random::new(seed);
+            let fails = random.below(2) as usize;
+            let open = rig.open(&[0, 1]).await;
+            rig.work(&open, WORKERS, &mut random);
+            some_time(&rig, &mut random, 3_000).await;
+            // The workers accept no error.
+            if random.below(2) == 0 {
+                rig.devices[fails].die()
+            } else {
+                rig.devices[fails].hang()
+            }
+            while rig.members().len() == 2 {
+                some_time(&rig, &mut random, 1_000).await;
+            }
+            assert_eq!(rig.members(), [replica(1 - fails)]);
+            some_time(&rig, &mut random, 3_000).await;
+            drop(open);
+            rig.simulation.kill(rig.world.borrow().process());
+            rig.devices[fails].return_to_work();
+            rig.restart();
+            let open = rig.open(&[0, 1]).await;
+            assert_eq!(rig.members(), [replica(1 - fails)], "it is not trusted before it caught up");
+            rig.work(&open, WORKERS, &mut random);
+            let open = rig.bring_back(&open, fails).await;
+            assert_eq!(rig.members().len(), 2);
+            drop(open);
+            rig.simulation.kill(rig.world.borrow().process());
+            rig.restart();
+            let open = rig.open(&[0, 1]).await;
             rig.check(&open).await;
         });
     }

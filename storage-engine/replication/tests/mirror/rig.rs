@@ -286,17 +286,18 @@ impl Rig {
 
     /// Brings a replica back, with its lane as it is now.
     pub(crate) async fn bring_back(&self, open: &Open, index: usize) -> Open {
-        let lane = self.lane(index).await;
-        let world = self.world.borrow().clone();
-        let mut peers: Vec<_> = open.peers.iter().filter(|(_, of, _)| *of != index).cloned().collect();
-        let mut there = Vec::new();
-        for shard in 0..SHARDS {
-            let id = ShardId { segment: SEGMENT, index: shard };
-            let peer = Peer::open(world.clone(), lane.clone(), id).await.expect("it opens");
-            let peer = Rc::new(peer);
-            there.push((shard, Rc::clone(&peer)));
-            peers.push((shard, index, peer));
+        let mut peers = open.peers.clone();
+        if peers.iter().all(|(_, of, _)| *of != index) {
+            let lane = self.lane(index).await;
+            let world = self.world.borrow().clone();
+            for shard in 0..SHARDS {
+                let id = ShardId { segment: SEGMENT, index: shard };
+                let peer = Peer::open(world.clone(), lane.clone(), id).await.expect("it opens");
+                peers.push((shard, index, Rc::new(peer)));
+            }
         }
+        let there = peers.iter().filter(|(_, of, _)| *of == index);
+        let there = there.map(|(shard, _, peer)| (*shard, Rc::clone(peer))).collect();
         open.volume.catch_up(0, replica(index), there).await.expect("it catches up");
         Open { volume: Rc::clone(&open.volume), peers }
     }
