@@ -31,7 +31,11 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
         ],
     ),
     ("ashlar-csi", &["ashlar-proto"]),
-    ("ashlar-cli", &["ashlar-nvme", "ashlar-proto", "ashlar-reactor", "ashlar-initiator"]),
+    // It looks at devices of a node that is not running.
+    (
+        "ashlar-cli",
+        &["ashlar-nvme", "ashlar-proto", "ashlar-io", "ashlar-reactor", "ashlar-store", "ashlar-initiator"],
+    ),
 ];
 
 /// What only a crate's tests may use beside that: the other end of its protocol, the simulator.
