@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
+use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,9 @@ const LIMIT: Duration = Duration::from_secs(240);
 const VOLUME: &str = "nqn.2026-01.io.ashlar:volume:db";
 
 fn ashlar() -> Command {
-    Command::new(built::program("ashlar").expect("it builds"))
+    // Asking cargo takes a while each time.
+    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| built::program("ashlar").expect("it builds"));
+    Command::new(&*PROGRAM)
 }
 
 fn succeed(command: &mut Command) -> String {
