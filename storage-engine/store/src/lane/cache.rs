@@ -3,7 +3,9 @@
 //! A page is here as a whole, or only the changes since it was written: an overwrite never reads its page. Pages with
 //! changes stay until a checkpoint has written them.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+
+use rustc_hash::FxHashMap;
 
 use crate::checksum::Stored;
 use crate::format::Extent;
@@ -40,7 +42,7 @@ impl Page {
 
 /// See the module.
 pub(super) struct Cache {
-    pages: HashMap<Extent, Page>,
+    pages: FxHashMap<Extent, Page>,
     /// Whole pages in the order in which the hand visits them.
     hand: VecDeque<Extent>,
     whole: usize,
@@ -53,7 +55,7 @@ impl Cache {
     /// For at most `limit` clean pages.
     pub(super) fn new(limit: usize) -> Self {
         Self {
-            pages: HashMap::new(),
+            pages: FxHashMap::default(),
             hand: VecDeque::new(),
             whole: 0,
             changes: 0,

@@ -199,7 +199,7 @@ impl<W: World> Inner<W> {
     /// landed.
     fn recorded_over_zeroes(&self, extent: Extent, blocks: Blocks) -> Recorded {
         let mut fresh = self.fresh.borrow_mut();
-        fresh.forget(self.journal.landed());
+        fresh.forget(self.journal.landed_durable());
         match fresh.newest(extent, blocks) {
             Some(first) if !self.world.bug(Bug::OverwriteFreshUnrecorded) => {
                 self.journal.recorded_over(first)
@@ -234,7 +234,9 @@ impl<W: World> Inner<W> {
         if tables.place(extent).last < version {
             tables.change(extent).last = version;
         }
-        tables.touch(extent).touched = self.checkpoints.get();
+        let place = tables.touch(extent);
+        place.touched = self.checkpoints.get();
+        place.writes += 1;
         let suspect = tables.place(extent).suspect;
         drop(tables);
         if suspect {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ashlar_io::{BLOCK_BYTES, Buffer, Bug, Disk, World};
 
 use super::journal::Room;
-use super::tables::{Life, Openness, Uncommitted, UncommittedKind};
+use super::tables::{Openness, Uncommitted, UncommittedKind};
 use super::types::{LaneError, ShardSlot};
 use super::{Inner, many, retry};
 use crate::format::layout::ENTRIES_PER_PAGE;
@@ -66,8 +66,11 @@ impl<W: World> Inner<W> {
     pub(super) async fn checkpoint(self: &Rc<Self>, close: Close) -> Result<(), LaneError> {
         let target = self.journal.next_tail();
         self.write_checksum_pages().await?;
-        self.flush().await?;
-        self.close_extents(close);
+        let idle = self.idle_extents(close);
+        if !self.world.bug(Bug::CloseBeforeDataDurable) {
+            self.flush().await?;
+        }
+        self.close_extents(idle);
         self.write_table_pages().await?;
         self.flush().await?;
         let (tail, first_record) = match self.world.bug(Bug::TailPassesUncommitted) {
@@ -85,34 +88,48 @@ impl<W: World> Inner<W> {
         Ok(retry::write(&self.world, &self.disk, address, buffer.freeze()).await?)
     }
 
-    /// Closes extents whose data is durable and which nobody writes any more.
-    fn close_extents(&self, close: Close) {
+    /// Extents to be closed once everything that is on its way to them has been flushed, with how often they were
+    /// written: those that nobody wrote for some checkpoints, and the longest idle ones beyond the limit.
+    fn idle_extents(&self, close: Close) -> Vec<(Extent, u64)> {
         let now = self.checkpoints.get();
-        let mut idle: Vec<(u64, Extent)> = {
-            let tables = self.tables.borrow();
-            let open = tables.open.iter().map(|extent| (tables.place(*extent), *extent));
-            open.filter(|(place, _)| {
-                place.open == Openness::Open && place.busy == 0 && !place.suspect && place.life == Life::Held
-            })
-            .map(|(place, extent)| (place.touched, extent))
-            .collect()
-        };
+        let tables = self.tables.borrow();
+        let mut idle: Vec<(u64, Extent, u64)> = tables
+            .open
+            .iter()
+            .map(|extent| (*extent, tables.place(*extent)))
+            .filter(|(_, place)| place.is_idle())
+            .map(|(extent, place)| (place.touched, extent, place.writes))
+            .collect();
         idle.sort_unstable();
-        let over = self.tables.borrow().open.len().saturating_sub(self.config.open_extents / 2);
-        for (at, (touched, extent)) in idle.into_iter().enumerate() {
-            let due = match close {
-                Close::All => true,
-                Close::Idle => touched + OPEN_CHECKPOINTS <= now || (at < over && touched < now),
-            };
-            if !due && !self.world.bug(Bug::CloseBeforeDataDurable) {
-                continue;
-            }
+        let beyond = match tables.open.len() > self.config.open_extents {
+            true => tables.open.len() - self.config.open_extents / 2,
+            false => 0,
+        };
+        let early = self.world.bug(Bug::CloseBeforeDataDurable);
+        let due = |at: usize, touched: u64| match close {
+            Close::All => true,
+            Close::Idle => touched + OPEN_CHECKPOINTS <= now || at < beyond || early,
+        };
+        let due = idle.into_iter().enumerate().filter(|(at, (touched, ..))| due(*at, *touched));
+        due.map(|(_, (_, extent, writes))| (extent, writes)).collect()
+    }
+
+    /// Closes those of the extents that nobody wrote since they were found idle: their data is durable.
+    fn close_extents(&self, idle: Vec<(Extent, u64)>) {
+        for (extent, writes) in idle {
             // Who frees space must not wait for it: another checkpoint will close the rest.
             if !self.journal.has_room(Room::Reserve) {
-                break;
+                return;
             }
             {
                 let mut tables = self.tables.borrow_mut();
+                if !tables.owns(extent) {
+                    continue;
+                }
+                let place = tables.place(extent);
+                if !place.is_idle() || place.writes != writes {
+                    continue;
+                }
                 tables.change(extent).open = Openness::Closed;
                 tables.open.remove(&extent);
             }

@@ -4,7 +4,9 @@
 //! bytes are nobody's in both cases, and zeroes need none. So an overwrite waits for its record, until a mark says that
 //! the first write landed; from then on that is the floor.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
 
 use crate::format::Extent;
 use crate::ids::Blocks;
@@ -13,7 +15,7 @@ use crate::ids::Blocks;
 #[derive(Default)]
 pub(super) struct Fresh {
     /// Number of the record of the first write, by extent and block.
-    first: HashMap<(Extent, u32), u64>,
+    first: FxHashMap<(Extent, u32), u64>,
     /// The same in the order of the records, to forget them.
     order: VecDeque<(u64, Extent, u32)>,
 }

@@ -19,10 +19,6 @@ use crate::format::{JournalBuilder, JournalHeader, Record};
 /// Journal blocks in flight at once. More would thin out group commit (S10), fewer would idle a deep device.
 const BLOCKS_IN_FLIGHT: usize = 4;
 
-/// Bytes of collected records from which a block goes out while others are in flight (S10: a second block starts early
-/// only if many records wait).
-const EARLY_BYTES: usize = RECORD_BYTES / 2;
-
 /// Bytes of a block kept for commit marks.
 const MARK_BYTES: usize = 512;
 
@@ -201,6 +197,8 @@ pub(super) struct Journal<W: World> {
     disk: W::Disk,
     site: LaneSite,
     volatile: bool,
+    /// See [`super::LaneConfig::early_bytes`].
+    early_bytes: usize,
     state: RefCell<State>,
     marks: RefCell<Option<Weak<dyn Marks>>>,
     pumping: Cell<bool>,
@@ -216,7 +214,12 @@ pub(super) struct Journal<W: World> {
 }
 
 impl<W: World> Journal<W> {
-    pub(super) fn new(world: W, disk: W::Disk, site: LaneSite, resume: Resume) -> Rc<Self> {
+    pub(super) fn new(
+        world: W,
+        disk: W::Disk,
+        (site, early_bytes): (LaneSite, usize),
+        resume: Resume,
+    ) -> Rc<Self> {
         let volatile = disk.geometry().volatile_cache;
         let state = State {
             next_sequence: resume.sequence,
@@ -246,6 +249,7 @@ impl<W: World> Journal<W> {
             disk,
             site,
             volatile,
+            early_bytes,
             state: RefCell::new(state),
             marks: RefCell::new(None),
             pumping: Cell::new(false),
@@ -486,7 +490,7 @@ impl<W: World> Journal<W> {
         match state.in_flight.len() {
             0 => true,
             BLOCKS_IN_FLIGHT.. => false,
-            _ => state.queue.len() > 1 || RECORD_BYTES - block.builder.room() >= EARLY_BYTES,
+            _ => state.queue.len() > 1 || RECORD_BYTES - block.builder.room() >= self.early_bytes,
         }
     }
 
@@ -593,7 +597,7 @@ impl<W: World> Journal<W> {
     }
 
     /// Records below this are durably known to have landed.
-    pub(super) fn landed(&self) -> u64 {
+    pub(super) fn landed_durable(&self) -> u64 {
         self.state.borrow().landed_durable
     }
 

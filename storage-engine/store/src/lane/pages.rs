@@ -91,7 +91,10 @@ impl<W: World> Inner<W> {
             {
                 let mut tables = self.tables.borrow_mut();
                 for extent in portion {
-                    if matches!(tables.place(*extent).life, Life::Held | Life::Allocating) {
+                    // Freed since the list was made, and its slab given to another lane?
+                    let is_held = tables.owns(*extent)
+                        && matches!(tables.place(*extent).life, Life::Held | Life::Allocating);
+                    if is_held {
                         tables.begin(*extent);
                         held.push(*extent);
                     }

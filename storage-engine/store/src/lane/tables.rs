@@ -3,8 +3,9 @@
 //! Changes are shown here before, with, or after their record is durable; what a checkpoint may write of them is what
 //! [`Place::entry`] says, which never runs ahead of the journal.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::types::ShardSlot;
@@ -55,6 +56,8 @@ pub(super) struct Place {
     pub(super) busy: u32,
     /// Number of the checkpoint after which it was written last.
     pub(super) touched: u64,
+    /// Writes since the lane was opened.
+    pub(super) writes: u64,
 }
 
 impl Place {
@@ -73,6 +76,7 @@ impl Place {
             page_crc: held.and_then(|held| held.checksums),
             busy: 0,
             touched: 0,
+            writes: 0,
         }
     }
 
@@ -92,6 +96,11 @@ impl Place {
     /// The checksum page on the device, if it has one.
     pub(super) fn page(&self) -> Option<PageRef> {
         Some(PageRef { generation: self.page_generation, crc: self.page_crc? })
+    }
+
+    /// Open, with nothing on its way and nothing in doubt.
+    pub(super) fn is_idle(&self) -> bool {
+        self.open == Openness::Open && self.busy == 0 && !self.suspect && self.life == Life::Held
     }
 
     fn clear(&mut self) {
@@ -185,10 +194,10 @@ impl ShardState {
 pub(super) struct Tables {
     pub(super) layout: Layout,
     pub(super) slabs: BTreeMap<Slab, SlabState>,
-    by_id: HashMap<ExtentId, Extent>,
+    by_id: FxHashMap<ExtentId, Extent>,
     free: BTreeSet<Extent>,
     pub(super) shards: BTreeMap<ShardSlot, ShardState>,
-    by_shard: HashMap<ShardId, ShardSlot>,
+    by_shard: FxHashMap<ShardId, ShardSlot>,
     /// Shards whose watermark no durable mark has yet.
     pub(super) to_mark: BTreeSet<ShardSlot>,
     /// Extents that are open, to close the oldest.
@@ -200,10 +209,10 @@ impl Tables {
         Self {
             layout,
             slabs: BTreeMap::new(),
-            by_id: HashMap::new(),
+            by_id: FxHashMap::default(),
             free: BTreeSet::new(),
             shards: BTreeMap::new(),
-            by_shard: HashMap::new(),
+            by_shard: FxHashMap::default(),
             to_mark: BTreeSet::new(),
             open: BTreeSet::new(),
         }

@@ -193,12 +193,15 @@ pub struct LaneConfig {
     pub cache_pages: usize,
     /// Extents that may be open at a time: what a scan after a crash has to verify (S2).
     pub open_extents: usize,
+    /// Bytes of records from which a journal block goes out although others are in flight (S10: a second block starts
+    /// early only if many records wait).
+    pub early_bytes: usize,
 }
 
 impl Default for LaneConfig {
-    /// 16 MiB of checksums, those of 16 GiB of data; 32 GiB open.
+    /// 16 MiB of checksums, those of 16 GiB of data; 128 GiB open.
     fn default() -> Self {
-        Self { cache_pages: 4096, open_extents: 8192 }
+        Self { cache_pages: 4096, open_extents: 32_768, early_bytes: 2048 }
     }
 }
 

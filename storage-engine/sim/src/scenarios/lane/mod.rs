@@ -107,6 +107,7 @@ impl Engine {
         let config = LaneConfig {
             cache_pages: random.between(1, 16) as usize,
             open_extents: random.between(1, u64::from(EXTENTS)) as usize,
+            early_bytes: random.between(1, 200) as usize,
         };
         simulation.note(format!("{:?}, {config:?}, volatile {volatile}", layout.geometry()));
         Self {

@@ -108,7 +108,7 @@ impl<W: World> Lane<W> {
             },
             previous_crc: end.crc,
         };
-        let journal = Journal::new(world.clone(), disk.clone(), site, resume);
+        let journal = Journal::new(world.clone(), disk.clone(), (site, config.early_bytes), resume);
         journal.set_firsts(end.firsts);
         let Replay { tables, cache, window, tails, released, .. } = replay;
         let mut inner = Inner {
