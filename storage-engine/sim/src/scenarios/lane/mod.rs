@@ -273,6 +273,29 @@ mod tests {
     }
 
     #[test]
+    fn rules_that_are_left_out_are_missed() {
+        let noticed = [
+            Bug::CheckpointUnlanded,
+            Bug::ForgetSuspect,
+            Bug::HideInvalidTail,
+            Bug::JudgeRecordsSingly,
+            Bug::KeepChecksumsAtAllocation,
+            Bug::MarkLandedEarly,
+            Bug::OneSlotPages,
+            Bug::OverwriteFreshUnrecorded,
+            Bug::RecordAfterDataWhenSingle,
+            Bug::ReuseBeforeFreeDurable,
+            Bug::SkipOpenRecord,
+            Bug::TailPassesUncommitted,
+        ];
+        for bug in noticed {
+            let mut plan = Plan::new(1, 100);
+            plan.bugs = Bugs::NONE.with(bug);
+            assert!(!play(&Lanes, &plan).failures.is_empty(), "{bug} goes unnoticed");
+        }
+    }
+
+    #[test]
     fn one_seed_is_one_run() {
         for seed in 0..5 {
             let (first, second) = (run(&Lanes, seed, Bugs::NONE, 0), run(&Lanes, seed, Bugs::NONE, 0));
