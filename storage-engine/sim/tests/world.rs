@@ -38,7 +38,7 @@ fn deadlock_names_who_waits() {
     let simulation = Simulation::new(1, Bugs::NONE);
     let world = simulation.start(ProcessSettings::named("stuck"));
     world.spawn(pending());
-    let stop = simulation.run(pending::<()>()).unwrap_err();
+    let stop = simulation.run(pending::<()>()).expect_err("nobody wakes it");
     let Stop::Deadlock { waiting } = stop else { panic!("{stop}") };
     assert!(waiting.iter().any(|task| task.contains("stuck") && task.contains("world.rs")), "{waiting:?}");
 }
@@ -248,7 +248,7 @@ fn power_loss_takes_any_subset_of_what_was_not_flushed() {
             assert_eq!(write(&world, &disk, 9, &[3]).await, Ok(()));
             assert_eq!(read(&world, &disk, 9).await, Ok(3));
         });
-        simulation.power_loss(&[], &[device.clone()]);
+        simulation.power_loss(&[], std::slice::from_ref(&device));
         kept[usize::from(byte_of(&device.peek(9))) - 1] += 1;
     }
     assert!(kept.iter().all(|count| *count > 5), "{kept:?}");
@@ -269,9 +269,9 @@ fn interrupted_write_lands_in_any_subset_and_is_torn_only_where_that_is_said() {
                 });
                 world.sleep(Duration::from_micros(5)).await;
             });
-            simulation.power_loss(&[], &[device.clone()]);
+            simulation.power_loss(&[], std::slice::from_ref(&device));
             let blocks = [20, 21, 22, 23].map(|block| device.peek(block));
-            let mixed = |bytes: &[u8]| bytes.iter().any(|byte| *byte == 0);
+            let mixed = |bytes: &[u8]| bytes.contains(&0);
             torn += blocks.iter().filter(|block| block.bytes().is_some_and(mixed)).count();
             let landed = blocks.iter().filter(|block| block.bytes().is_some()).count();
             partly += usize::from((1..4).contains(&landed));

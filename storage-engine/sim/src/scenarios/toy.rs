@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn device_keeps_its_promises_through_crashes_and_power_losses() {
         let summary = play(&Toy, &Plan::new(1, 100));
-        for failure in summary.failures {
+        if let Some(failure) = summary.failures.first() {
             panic!("{}seed {}: {:?}", failure.trace, failure.seed, failure.failure);
         }
     }
