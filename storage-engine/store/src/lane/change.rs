@@ -5,7 +5,7 @@ use std::rc::Rc;
 use ashlar_io::{Bug, World};
 use futures_util::future::join;
 
-use super::journal::{Recorded, Room, Ticket};
+use super::journal::{Room, Ticket};
 use super::slabs::Owner;
 use super::tables::{Life, Openness, Uncommitted, UncommittedKind};
 use super::types::{Change, LaneError, Order, Origin, ShardSlot, Write};
@@ -161,18 +161,16 @@ impl<W: World> Inner<W> {
     ) -> Result<(), LaneError> {
         let subject = subject(change, extent);
         let at = self.site.layout.extent_block(extent, blocks.first());
-        let recorded = match order {
+        let record_first = match order {
             // PROTOCOL S2: with a single in-sync replica an unrecorded mismatch must be corruption.
-            Order::RecordFirst if !self.world.bug(Bug::RecordAfterDataWhenSingle) => Recorded::Durable,
-            _ => self.recorded_over_zeroes(extent, blocks),
+            Order::RecordFirst if !self.world.bug(Bug::RecordAfterDataWhenSingle) => true,
+            _ => self.is_over_fresh(extent, blocks),
         };
         let ticket = self.journal.append(&Record::Write { subject, blocks, sums: sums.into() });
         self.remember(change, &ticket, UncommittedKind::Write { subject, blocks, sums: sums.into() });
         self.note_fresh(extent, blocks, ticket.record);
-        if recorded != Recorded::No {
+        if record_first {
             self.journal.durable(&ticket).await?;
-        }
-        if recorded == Recorded::Durable {
             self.flush().await?;
         }
         if self.world.bug(Bug::ShowChecksumEarly) {
@@ -195,17 +193,13 @@ impl<W: World> Inner<W> {
         Ok(())
     }
 
-    /// PROTOCOL S12: what an overwrite waits for, of blocks that read as zeroes before a write that may not have
-    /// landed.
-    fn recorded_over_zeroes(&self, extent: Extent, blocks: Blocks) -> Recorded {
+    /// PROTOCOL S12: some of these blocks read as zeroes before a write that may not have landed, as far as recovery
+    /// would know. What overwrites it must be recorded first, and not in a cache that the power takes: by the time at
+    /// which the data lands the first write may have been flushed, and promised.
+    fn is_over_fresh(&self, extent: Extent, blocks: Blocks) -> bool {
         let mut fresh = self.fresh.borrow_mut();
         fresh.forget(self.journal.landed_durable());
-        match fresh.newest(extent, blocks) {
-            Some(first) if !self.world.bug(Bug::OverwriteFreshUnrecorded) => {
-                self.journal.recorded_over(first)
-            }
-            _ => Recorded::No,
-        }
+        fresh.has_some(extent, blocks) && !self.world.bug(Bug::OverwriteFreshUnrecorded)
     }
 
     /// Remembers which of these blocks read as zeroes until this record.

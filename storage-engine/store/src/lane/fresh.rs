@@ -29,12 +29,10 @@ impl Fresh {
         });
     }
 
-    /// The newest record of a first write of some of these blocks.
-    pub(super) fn newest(&self, extent: Extent, blocks: Blocks) -> Option<u64> {
-        if self.first.is_empty() {
-            return None;
-        }
-        (blocks.first()..blocks.end()).filter_map(|block| self.first.get(&(extent, block)).copied()).max()
+    /// Some of these blocks are such.
+    pub(super) fn has_some(&self, extent: Extent, blocks: Blocks) -> bool {
+        !self.first.is_empty()
+            && (blocks.first()..blocks.end()).any(|block| self.first.contains_key(&(extent, block)))
     }
 
     /// Records below `landed` are durably known to have landed.
@@ -60,11 +58,11 @@ mod tests {
         fresh.add(extent, 5, 10);
         fresh.add(extent, 5, 11);
         fresh.add(extent, 6, 12);
-        assert_eq!(fresh.newest(extent, blocks(4)), Some(10));
-        assert_eq!(fresh.newest(extent, blocks(5)), Some(12));
-        assert_eq!(fresh.newest(Extent(4), blocks(5)), None);
+        assert!(fresh.has_some(extent, blocks(4)));
+        assert!(!fresh.has_some(extent, blocks(7)));
+        assert!(!fresh.has_some(Extent(4), blocks(5)));
         fresh.forget(11);
-        assert_eq!(fresh.newest(extent, blocks(4)), None);
-        assert_eq!(fresh.newest(extent, blocks(5)), Some(12));
+        assert!(!fresh.has_some(extent, blocks(4)));
+        assert!(fresh.has_some(extent, blocks(5)));
     }
 }

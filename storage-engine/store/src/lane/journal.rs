@@ -90,17 +90,6 @@ struct Sent {
     landed: u64,
 }
 
-/// How far a write must be recorded before its data goes out (PROTOCOL S2, S12).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Recorded {
-    /// Not at all.
-    No,
-    /// Its record is on the device.
-    Written,
-    /// The power cannot take it any more.
-    Durable,
-}
-
 const COMPLETED: u8 = 1;
 const APPLIED: u8 = 2;
 
@@ -599,18 +588,6 @@ impl<W: World> Journal<W> {
     /// Records below this are durably known to have landed.
     pub(super) fn landed_durable(&self) -> u64 {
         self.state.borrow().landed_durable
-    }
-
-    /// How far an overwrite of a block must be recorded before its data goes out, if the block's first write has this
-    /// record and read as zeroes before (PROTOCOL S12).
-    pub(super) fn recorded_over(&self, first: u64) -> Recorded {
-        let state = self.state.borrow();
-        match first {
-            _ if first < state.landed_durable => Recorded::No,
-            // The power cannot take its data, but the mark that says so.
-            _ if first < state.landed => Recorded::Durable,
-            _ => Recorded::Written,
-        }
     }
 
     /// Completed records that no flush has made durable yet.
