@@ -103,7 +103,8 @@ bugs! {
     ColdReadInTurn = "S11",
     /// An extent with old data is written without an open record.
     SkipOpenRecord = "S12",
-    /// A block that read as zeroes until a write that may not have landed is overwritten without waiting for the record.
+    /// A block that read as zeroes until a write that may not have landed is overwritten without waiting for
+    /// the record.
     OverwriteFreshUnrecorded = "S12",
     /// Blocks that catch-up skipped as equal are not compared by hash.
     SkipHashProof = "S13",

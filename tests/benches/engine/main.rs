@@ -1,7 +1,8 @@
 //! What the storage engine costs: mirrored, checksummed 4 KiB writes and reads on one data core, without network or
 //! protocol, beside the same two raw writes.
 //!
-//! `engine [--device memory|PATH]… [--depth N] [--seconds N] [--rounds N] [--lanes N] [--span MIB] [--count N] [--only 1..4]`. A path is
+//! `engine [--device memory|PATH]… [--depth N] [--seconds N] [--rounds N] [--lanes N] [--span MIB] [--count N]
+//! [--only 1..4]`. A path is
 //! formatted whatever it carries. With `--count` each point ends after so many operations instead, for instruction
 //! counts (`docs/performance.md` says how).
 
