@@ -239,9 +239,9 @@ impl Model {
     /// A read brought these bytes, in the order of its blocks.
     pub fn returned(&mut self, id: ReadId, bytes: &[u8]) -> Result<(), Violation> {
         let Some(reading) = self.reads.remove(&id) else { return Ok(()) };
-        for ((block, allowed), bytes) in
-            reading.allowed.iter().zip(bytes.chunks_exact(ashlar_io::BLOCK_BYTES))
-        {
+        // As large as the scenario's registers are: blocks, or parts of blocks.
+        let each = bytes.len() / reading.allowed.len().max(1);
+        for ((block, allowed), bytes) in reading.allowed.iter().zip(bytes.chunks_exact(each.max(1))) {
             let Some(value) = Value::of(*block, bytes) else {
                 return Err(Violation::Garbage { block: *block, possible: allowed.clone() });
             };

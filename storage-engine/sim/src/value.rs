@@ -1,6 +1,4 @@
-//! The content of a block that names the write it comes from.
-
-use ashlar_io::BLOCK_BYTES;
+//! The content of a block, or a part of one, that names the write it comes from.
 
 use crate::random::mix;
 
@@ -31,7 +29,7 @@ impl Value {
 
     /// The value of a block at `address`; none if the bytes are not whole, or belong elsewhere.
     pub fn of(address: u64, block: &[u8]) -> Option<Self> {
-        debug_assert_eq!(block.len(), BLOCK_BYTES);
+        debug_assert!(block.len() >= 16, "room for the mark and the write");
         let id = u64::from_le_bytes(block[8..16].try_into().ok()?);
         if block[..16].iter().all(|byte| *byte == 0) {
             return block.iter().all(|byte| *byte == 0).then_some(Self::Zero);
@@ -52,6 +50,8 @@ fn words(id: u64, address: u64) -> impl Iterator<Item = u64> {
 
 #[cfg(test)]
 mod tests {
+    use ashlar_io::BLOCK_BYTES;
+
     use super::*;
 
     #[test]

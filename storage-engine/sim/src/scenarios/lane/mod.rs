@@ -4,7 +4,6 @@
 //! The scenario takes the place of the shard: it gives versions, orders what overlaps, tells what is committed, and
 //! settles what recovery reports, as replication with one replica would.
 
-mod layout;
 mod settle;
 mod shard;
 mod worker;
@@ -26,6 +25,7 @@ use crate::model::{Durability, Model};
 use crate::process::ProcessSettings;
 use crate::random::Random;
 use crate::scenario::Scenario;
+use crate::scenarios::small;
 use crate::world::SimWorld;
 
 /// Extents that the workload writes.
@@ -93,13 +93,13 @@ struct Life {
 
 impl Engine {
     fn new(simulation: &Simulation, random: &mut Random) -> Self {
-        let layout = layout::tiny(random);
-        let id = layout::device_id(random);
+        let layout = small::tiny(EXTENTS, random);
+        let id = small::device_id(random);
         let volatile = random.one_in(3);
         let settings = if volatile { DeviceSettings::volatile } else { DeviceSettings::solid };
-        let zones = Rc::new(move |block| layout::zone(&layout, block));
+        let zones = Rc::new(move |block| small::zone(&layout, block));
         let device = Device::new(simulation, "disk", settings(layout.device_blocks()), zones);
-        layout::write_roots(&device, &layout, id);
+        small::write_roots(&device, &layout, id);
         let durability = if volatile { Durability::Flushed } else { Durability::Acknowledged };
         let lanes = layout.lanes();
         let site = |lane| LaneSite { device: id, layout, lane };

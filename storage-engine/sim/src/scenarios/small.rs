@@ -5,7 +5,6 @@ use ashlar_store::format::layout::{Geometry, MIN_DEVICE_BLOCKS, Row};
 use ashlar_store::format::{Area, DeviceId, Layout, Root, Slot};
 use uuid::Uuid;
 
-use super::EXTENTS;
 use crate::atlas::Zone;
 use crate::disk::{Content, Device};
 use crate::random::Random;
@@ -13,11 +12,11 @@ use crate::random::Random;
 /// Blocks of each catalog and root slot: a root has room for more slabs and shards than there are.
 const SLOT_BLOCKS: u64 = 3;
 
-/// Draws a layout with one or two lanes, a journal of few blocks, and about as many extents as are used.
-pub(super) fn tiny(random: &mut Random) -> Layout {
+/// Draws a layout with one or two lanes, a journal of few blocks, and about as many extents as are `used`.
+pub(super) fn tiny(used: u32, random: &mut Random) -> Layout {
     let lanes = random.between(1, 2);
     let extents_per_slab = random.between(1, 3) as u32;
-    let extents = u64::from(EXTENTS) + random.below(4);
+    let extents = u64::from(used) + random.below(4);
     let catalog = Row { first: 2, blocks: SLOT_BLOCKS };
     let roots = Row { first: catalog.first + 2 * SLOT_BLOCKS, blocks: SLOT_BLOCKS };
     let journals =

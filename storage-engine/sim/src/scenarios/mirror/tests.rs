@@ -1,0 +1,17 @@
+use super::*;
+use crate::bugs::Bugs;
+use crate::run::{Plan, play};
+use crate::scenario::run;
+
+#[test]
+fn what_was_acknowledged_is_read_and_both_replicas_are_equal_at_rest() {
+    for failure in play(&Mirror, &Plan::new(1, 8)).failures {
+        panic!("{}seed {}: {:?}", failure.trace, failure.seed, failure.failure);
+    }
+}
+
+#[test]
+fn one_seed_is_one_run() {
+    let (first, second) = (run(&Mirror, 8, Bugs::NONE, 0), run(&Mirror, 8, Bugs::NONE, 0));
+    assert_eq!((first.trace_hash, first.steps), (second.trace_hash, second.steps));
+}
