@@ -72,6 +72,7 @@ impl Bay {
         let config = LaneConfig {
             cache_pages: random.between(1, 16) as usize,
             open_extents: random.between(1, u64::from(EXTENTS)) as usize,
+            early_bytes: random.between(1, 200) as usize,
         };
         let replica = ReplicaId(Uuid::from_u128(u128::from(number) + 1));
         simulation.note(format!("{name}: {:?}, {config:?}, faulty {faulty}", layout.geometry()));
