@@ -31,7 +31,7 @@ lint: ## check formatting and let clippy judge; warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
-demo: ## serve a namespace, move verified data through it, attach it to a real Linux
+demo: ## serve namespaces to a real Linux, and a mirrored volume through kills, damage and loss
 	@ops/setup build test
 	@ops/demo
 
