@@ -44,6 +44,8 @@ pub enum NodeError {
 #[derive(Debug)]
 pub struct Node {
     folder: tempfile::TempDir,
+    /// Cargo is asked for it once: that takes a while.
+    program: PathBuf,
     process: Child,
     portals: Vec<SocketAddr>,
 }
@@ -60,8 +62,9 @@ impl Node {
     ) -> Result<Self, NodeError> {
         let folder = tempfile::tempdir_in(scratch_folder()?).map_err(io_error("making a folder"))?;
         write_configuration(folder.path(), &configuration(folder.path()))?;
-        let process = spawn(folder.path())?;
-        let mut node = Self { folder, process, portals: portals.to_vec() };
+        let program = built::program("ashlard")?;
+        let process = spawn(&program, folder.path())?;
+        let mut node = Self { folder, program, process, portals: portals.to_vec() };
         node.wait_until_ready()?;
         Ok(node)
     }
@@ -109,7 +112,15 @@ impl Node {
     pub fn crash_and_start_again(&mut self) -> Result<(), NodeError> {
         self.process.kill().map_err(io_error("killing ashlard"))?;
         self.process.wait().map_err(io_error("waiting for ashlard's end"))?;
-        self.process = spawn(self.folder.path())?;
+        self.start_again()
+    }
+
+    /// Starts the daemon after its end, with the same configuration.
+    ///
+    /// # Errors
+    /// If it cannot be started, or ends by itself.
+    pub fn start_again(&mut self) -> Result<(), NodeError> {
+        self.process = spawn(&self.program, self.folder.path())?;
         self.wait_until_ready()
     }
 
@@ -187,8 +198,7 @@ pub fn free_ports(count: usize) -> io::Result<Vec<SocketAddr>> {
     listeners.iter().map(TcpListener::local_addr).collect()
 }
 
-fn spawn(folder: &Path) -> Result<Child, NodeError> {
-    let program = built::program("ashlard")?;
+fn spawn(program: &Path, folder: &Path) -> Result<Child, NodeError> {
     let log = File::options()
         .create(true)
         .append(true)
