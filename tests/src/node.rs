@@ -12,6 +12,8 @@ use crate::built::{self, BuildError};
 
 /// Starting and stopping take well under a second; a busy machine may need longer.
 const LIMIT: Duration = Duration::from_secs(60);
+/// What a daemon logs once it serves everything (docs/configuration.md).
+const READY: &str = "ready portals=";
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -47,6 +49,8 @@ pub struct Node {
     /// Cargo is asked for it once: that takes a while.
     program: PathBuf,
     process: Child,
+    /// How long the log was when the process was started.
+    log_before: usize,
     portals: Vec<SocketAddr>,
 }
 
@@ -64,7 +68,7 @@ impl Node {
         write_configuration(folder.path(), &configuration(folder.path()))?;
         let program = built::program("ashlard")?;
         let process = spawn(&program, folder.path())?;
-        let mut node = Self { folder, program, process, portals: portals.to_vec() };
+        let mut node = Self { folder, program, process, log_before: 0, portals: portals.to_vec() };
         node.wait_until_ready()?;
         Ok(node)
     }
@@ -120,6 +124,7 @@ impl Node {
     /// # Errors
     /// If it cannot be started, or ends by itself.
     pub fn start_again(&mut self) -> Result<(), NodeError> {
+        self.log_before = self.log().len();
         self.process = spawn(&self.program, self.folder.path())?;
         self.wait_until_ready()
     }
@@ -132,6 +137,15 @@ impl Node {
 
     fn wait_until_ready(&mut self) -> Result<(), NodeError> {
         let started = Instant::now();
+        // After a kill the kernel may keep the old process's sockets for a moment, and accept on them: a connection
+        // alone does not tell that the new one is there.
+        while !self.log().get(self.log_before..).is_some_and(|log| log.contains(READY)) {
+            self.expect_running()?;
+            if started.elapsed() > LIMIT {
+                return Err(self.misbehaved("does not say that it is ready".to_owned()));
+            }
+            thread::sleep(LOOK);
+        }
         for portal in self.portals.clone() {
             while TcpStream::connect(portal).is_err() {
                 self.expect_running()?;
