@@ -5,7 +5,8 @@ use ashlar_store::{Blocks, EXTENT_BLOCKS};
 
 use crate::shard::Part;
 
-const EXTENT_BYTES: u64 = EXTENT_BLOCKS as u64 * BLOCK_BYTES as u64;
+/// Bytes of an extent.
+pub(crate) const EXTENT_BYTES: u64 = EXTENT_BLOCKS as u64 * BLOCK_BYTES as u64;
 
 /// Bytes of a segment, unless a volume was created with another size.
 pub const SEGMENT_BYTES: u64 = 32 << 30;
@@ -100,6 +101,19 @@ impl Layout {
         self.shards
     }
 
+    /// Extents of a segment, as far as the volume reaches.
+    pub fn extents(&self, segment: u32) -> u32 {
+        let begin = u64::from(segment).saturating_mul(self.segment_bytes);
+        let bytes = self.bytes.saturating_sub(begin).min(self.segment_bytes);
+        u32::try_from(bytes.div_ceil(EXTENT_BYTES)).unwrap_or(u32::MAX)
+    }
+
+    /// Where an extent begins in the volume, in bytes; at most the end of the volume.
+    pub fn offset(&self, segment: u32, extent: u32) -> u64 {
+        let begin = u64::from(segment).saturating_mul(self.segment_bytes);
+        begin.saturating_add(u64::from(extent) * EXTENT_BYTES).min(self.bytes)
+    }
+
     /// The pieces of a request, in order. What lies behind the end of the volume is left out.
     pub fn pieces(&self, offset: u64, len: u64) -> impl Iterator<Item = Piece> + use<> {
         let layout = *self;
@@ -153,6 +167,13 @@ mod tests {
         assert_eq!(places, [(0, 1, 3, 0), (1, 0, 0, 4096)]);
         assert!(pieces.iter().all(|piece| piece.part.blocks.count() == 1 && piece.is_aligned()));
         assert_eq!(layout.segments(), 4);
+    }
+
+    #[test]
+    fn the_last_segment_has_fewer_extents() {
+        let layout = Layout::new((36 << 20) + 4096, 16 << 20, 2).expect("a sound layout");
+        assert_eq!([0, 1, 2, 3].map(|segment| layout.extents(segment)), [4, 4, 2, 0]);
+        assert_eq!([layout.offset(1, 2), layout.offset(2, 2)], [24 << 20, (36 << 20) + 4096]);
     }
 
     #[test]

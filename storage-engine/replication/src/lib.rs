@@ -9,6 +9,7 @@
 //! | `members` | the in-sync set, as the shards of a core share it |
 //! | [`opening`] | what a crash left in doubt is decided and made equal |
 //! | [`catch_up`] | a replica that was away is brought into step |
+//! | [`scrub`] | every copy is read and verified, at leisure |
 //! | [`layout`] | where the bytes of a volume are |
 //! | [`volume`] | the shards of a volume that a core owns |
 //! | [`status`] | what can be seen from outside |
@@ -28,6 +29,7 @@ pub mod membership;
 pub mod opening;
 pub mod peer;
 mod ranges;
+pub mod scrub;
 mod sequence;
 pub mod shard;
 pub mod status;

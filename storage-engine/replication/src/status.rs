@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::members::Loss;
 use crate::membership::{MembershipEpoch, ReplicaId};
+use crate::scrub::ScrubStatus;
 
 /// Counts up.
 #[derive(Debug, Default)]
@@ -116,4 +117,6 @@ pub struct VolumeStatus {
     pub segments: Vec<SegmentStatus>,
     /// What its shards on this core found.
     pub counts: Counts,
+    /// How the scrub of its shards on this core gets on.
+    pub scrub: ScrubStatus,
 }

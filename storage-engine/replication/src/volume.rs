@@ -25,6 +25,7 @@ use crate::members::{Failures, Members};
 use crate::membership::{InSyncSet, Membership, MembershipError, ReplicaId};
 use crate::opening::{self, OpenError};
 use crate::peer::{DataOf, Peer, PeerError};
+use crate::scrub::{Position, Scrub};
 use crate::shard::{Limits, Part, Shard, ShardError};
 use crate::status::{ReplicaState, SegmentStatus, VolumeStatus};
 
@@ -61,6 +62,7 @@ pub struct Volume<W: World, P, M> {
     segments: BTreeMap<u32, Segment<W, P, M>>,
     load: Rc<Load>,
     throttle: Throttle<W>,
+    scrub: Scrub<W>,
 }
 
 impl<W: World, P: Peer<W>, M: Membership> Volume<W, P, M> {
@@ -75,6 +77,7 @@ impl<W: World, P: Peer<W>, M: Membership> Volume<W, P, M> {
     ) -> Result<Self, OpenError> {
         let load = Rc::new(Load::default());
         let throttle = Throttle::new(world.clone(), Rc::clone(&load));
+        let scrub = Scrub::new(world.clone(), Rc::clone(&load));
         let mut segments = BTreeMap::new();
         for OpenSegment { index, set, shards } in open {
             let segment = SegmentId { volume: id, index };
@@ -98,7 +101,7 @@ impl<W: World, P: Peer<W>, M: Membership> Volume<W, P, M> {
             let segment = Segment { members, shards: opened, catching_up: RefCell::default() };
             segments.insert(index, segment);
         }
-        Ok(Self { world, layout, segments, load, throttle })
+        Ok(Self { world, layout, segments, load, throttle, scrub })
     }
 
     /// How the volume is cut up.
@@ -201,9 +204,28 @@ impl<W: World, P: Peer<W>, M: Membership> Volume<W, P, M> {
         &self.throttle
     }
 
+    /// Verifies every in-sync copy of what this core owns from `from` on, and repairs what is bad. Never reads more than
+    /// `bytes_per_s`, and less while it slows hosts down. When this is dropped, [`ScrubStatus::at`] says where the next
+    /// call goes on; one call at a time.
+    ///
+    /// [`ScrubStatus::at`]: crate::scrub::ScrubStatus::at
+    pub async fn scrub(&self, from: Position, bytes_per_s: u64) {
+        let pass = self.scrub.begin(from, bytes_per_s);
+        for (&index, segment) in self.segments.range(from.segment..) {
+            let first = if index == from.segment { from.extent } else { 0 };
+            for extent in first..self.layout.extents(index) {
+                pass.reach(Position { segment: index, extent }).await;
+                if let Some(shard) = segment.shards.get(&(extent % self.layout.shards())) {
+                    self.scrub.extent(shard, extent).await;
+                }
+            }
+        }
+        pass.end();
+    }
+
     /// State and counters of this core's part.
     pub fn status(&self) -> VolumeStatus {
-        let mut status = VolumeStatus::default();
+        let mut status = VolumeStatus { scrub: self.scrub.status(), ..VolumeStatus::default() };
         for (&index, segment) in &self.segments {
             let set = segment.members.set();
             let losses = segment.members.losses();

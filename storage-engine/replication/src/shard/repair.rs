@@ -237,20 +237,33 @@ impl<W: World, P: Peer<W>> Inner<W, P> {
         let mut outcome = Ok(());
         for part in parts(Blocks::ALL, largest_read::<W>()) {
             for member in self.in_sync() {
-                let place = self.place(extent, part, Want::Read).await;
-                if self.read_from(&member, &place, extent, part).await.is_ok() {
-                    continue;
-                }
-                drop(place);
-                let place = self.place(extent, part, Want::Change).await;
-                let (_place, found) = self.read_alone(place, extent, part, Some(member)).await;
-                if let Err(error) = found {
+                if let Err(error) = self.verify_copy(member, extent, part).await.1 {
                     outcome = Err(error);
                 }
             }
             self.world.next_turn().await;
         }
         outcome
+    }
+
+    /// Reads one copy of some blocks and repairs what is bad. Returns how many of them failed at first, and the error
+    /// if some have no good copy anywhere.
+    pub(crate) async fn verify_copy(
+        self: &Rc<Self>,
+        member: Rc<Member<P>>,
+        extent: u32,
+        part: Blocks,
+    ) -> (u64, Result<(), ShardError>) {
+        let place = self.place(extent, part, Want::Read).await;
+        let failed = match self.read_from(&member, &place, extent, part).await {
+            Ok(_) => return (0, Ok(())),
+            Err(error) => error.bad_blocks(part).map_or(0, |bad| bad.len() as u64),
+        };
+        drop(place);
+        // A write may be what was seen: only what is read again, alone, is bad (PROTOCOL S8).
+        let place = self.place(extent, part, Want::Change).await;
+        let (_place, found) = self.read_alone(place, extent, part, Some(member)).await;
+        (failed, found.map(drop))
     }
 }
 
