@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
@@ -105,7 +105,7 @@ fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Volumes, their replicas, and the devices.
+/// Volumes, their replicas and scrubs, and the devices.
 fn tables(answer: &Value) -> String {
     let mut volumes = table(&[
         Column::Text("volume"),
@@ -136,6 +136,19 @@ fn tables(answer: &Value) -> String {
             replicas.add_row(replica_row(&text(volume, "name"), replica));
         }
     }
+    let mut scrubs = table(&[
+        Column::Text("volume"),
+        Column::Text("scrub"),
+        Column::Number("done"),
+        Column::Number("verified"),
+        Column::Number("bad"),
+        Column::Number("lost"),
+        Column::Number("unread"),
+        Column::Number("last ended"),
+    ]);
+    for volume in list(answer, "volumes") {
+        scrubs.add_row(scrub_row(volume));
+    }
     let mut devices = table(&[
         Column::Text("device"),
         Column::Text("pool"),
@@ -156,7 +169,36 @@ fn tables(answer: &Value) -> String {
             place,
         ]);
     }
-    format!("{}\n{}\n{}", lines(&volumes), lines(&replicas), lines(&devices))
+    format!("{}\n{}\n{}\n{}", lines(&volumes), lines(&replicas), lines(&scrubs), lines(&devices))
+}
+
+fn scrub_row(volume: &Value) -> [String; 8] {
+    let scrub = volume.get("scrub").unwrap_or(&Value::Null);
+    let (done, total) = (number(scrub, "done_bytes"), number(volume, "provisioned_bytes"));
+    let stage = text(scrub, "stage");
+    let percent = match stage.as_str() {
+        "running" | "interrupted" if total > 0 => format!("{:.1} %", done as f64 * 100.0 / total as f64),
+        _ => String::new(),
+    };
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let ended = match scrub.get("ended_s").and_then(Value::as_u64) {
+        Some(ended_s) => format!("{} ago", show_age(now_s.saturating_sub(ended_s))),
+        None => "never".to_owned(),
+    };
+    let count = |key| number(scrub, key).to_string();
+    let verified = show_bytes(number(scrub, "verified_bytes"));
+    let name = text(volume, "name");
+    [name, stage, percent, verified, count("bad_blocks"), count("lost_blocks"), count("unread_blocks"), ended]
+}
+
+/// Seconds in the largest unit of which there is one.
+fn show_age(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..86_400 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
 }
 
 fn replica_row(volume: &str, replica: &Value) -> [String; 6] {
@@ -195,12 +237,16 @@ mod tests {
                       "bytes_per_s": 2048.0, "eta_s": 7.2 },
                     { "pool": "c", "catching_up": 0, "away": 1, "why": "it hangs" },
                 ],
+                "scrub": { "stage": "running", "done_bytes": 1u64 << 28, "verified_bytes": 5u64 << 20,
+                           "bad_blocks": 17, "ended_s": 1000 },
             }],
             "devices": [{ "id": "d1", "pool": "a", "used_bytes": 4096, "free_bytes": 8192, "place": "/dev/x" }],
         });
         let text = tables(&answer);
         for expected in
             ["catching up", "1 GiB", "in sync", "25.0 %", "2 KiB/s", "7 s", "away: it hangs", "/dev/x"]
+                .into_iter()
+                .chain(["running", "5 MiB", "17", " d ago"])
         {
             assert!(text.contains(expected), "{expected} in {text}");
         }

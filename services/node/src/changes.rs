@@ -85,6 +85,7 @@ fn settings_after_restart(old: &Config, new: &Config) -> Vec<String> {
         ("portals", old.portals != new.portals),
         ("state", old.state_directory != new.state_directory),
         ("pools and devices", old.pools != new.pools),
+        ("scrub", old.scrub != new.scrub),
     ];
     keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key.to_owned()).collect()
 }

@@ -7,13 +7,13 @@ use toml::Spanned;
 use super::document::{Document, MetricsTable};
 use super::source::Source;
 use super::{
-    Config, LogSettings, METRICS_LISTEN, Machine, Problem, cores, pools, portals, subsystems, volumes,
+    Config, LogSettings, METRICS_LISTEN, Machine, Problem, cores, pools, portals, scrub, subsystems, volumes,
 };
 
 /// Checks a file's text.
 pub(super) fn config(text: &str, machine: &Machine) -> Result<Config, Vec<Problem>> {
     let source = Source::new(text);
-    if let Some(problem) = source.repeated_table(&["cores", "buffers", "log", "metrics", "state"]) {
+    if let Some(problem) = source.repeated_table(&["cores", "buffers", "log", "metrics", "state", "scrub"]) {
         return Err(vec![problem]);
     }
     let document: Document = toml::from_str(text).map_err(|error| vec![source.parse_problem(&error)])?;
@@ -29,6 +29,7 @@ pub(super) fn config(text: &str, machine: &Machine) -> Result<Config, Vec<Proble
         state_directory: pools::state_directory(&mut check, &document.state),
         pools,
         volumes,
+        scrub: scrub::settings(&mut check, &document.scrub),
     };
     let mut problems = check.problems;
     if problems.is_empty() {

@@ -18,6 +18,8 @@ pub(super) struct Document {
     #[serde(default)]
     pub(super) state: StateTable,
     #[serde(default)]
+    pub(super) scrub: ScrubTable,
+    #[serde(default)]
     pub(super) pool: Vec<Spanned<PoolTable>>,
     #[serde(default)]
     pub(super) device: Vec<Spanned<DeviceTable>>,
@@ -144,6 +146,14 @@ pub(super) enum BackendKind {
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct StateTable {
     pub(super) directory: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct ScrubTable {
+    pub(super) enabled: Option<Spanned<bool>>,
+    pub(super) rate: Option<Spanned<String>>,
+    pub(super) interval_h: Option<Spanned<i64>>,
 }
 
 #[derive(Deserialize)]

@@ -5,7 +5,7 @@
 //! | `document` | the file's tables as they are written |
 //! | `source` | from a place in the text to its line and key |
 //! | `error` | what is wrong with a file |
-//! | `check` | the rules; `cores`, `portals`, `subsystems`, `backend`, `pools`, `volumes` hold those of their tables |
+//! | `check` | the rules; `cores`, `portals`, `subsystems`, `backend`, `pools`, `volumes`, `scrub` hold those of their tables |
 //! | [`quantity`] | sizes with units |
 //! | [`identity`] | what follows from an NQN when the file does not say it |
 //!
@@ -33,6 +33,7 @@ mod name;
 mod pools;
 mod portals;
 pub mod quantity;
+mod scrub;
 mod source;
 mod subsystems;
 #[cfg(test)]
@@ -80,6 +81,17 @@ pub struct Config {
     pub pools: BTreeMap<Name, Vec<DevicePlace>>,
     /// Volumes by name.
     pub volumes: BTreeMap<Name, VolumeSettings>,
+    /// How volumes are scrubbed, if at all.
+    pub scrub: Option<ScrubSettings>,
+}
+
+/// `[scrub]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScrubSettings {
+    /// Bytes of copies that the node reads per second at most, for all its volumes together.
+    pub bytes_per_s: u64,
+    /// From the begin of a volume's pass to that of its next. Zero: the next begins when one ends.
+    pub interval: Duration,
 }
 
 /// Where a `[[device]]` is looked for. What it is stands on the device itself.

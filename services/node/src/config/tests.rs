@@ -166,7 +166,7 @@ fn unknown_keys_name_their_line_and_what_is_allowed() {
     for (text, message) in [
         (
             "x = 1\n",
-            "a.toml:1: x: unknown key; expected one of `cores`, `buffers`, `log`, `metrics`, `state`, `pool`, \
+            "a.toml:1: x: unknown key; expected one of `cores`, `buffers`, `log`, `metrics`, `state`, `scrub`, `pool`, \
              `device`, `volume`, `portal`, `subsystem`",
         ),
         (

@@ -159,3 +159,23 @@ fn unknown_keys_are_named_with_their_line() {
     let domain = refusal("name = \"db\"\nsize = \"1 GiB\"\nreplicas = 1\nfailure_domain = \"rack\"\n");
     assert!(domain.starts_with("a.toml:17: volume.failure_domain: "), "{domain}");
 }
+
+#[test]
+fn volumes_are_scrubbed_weekly_unless_the_file_says_otherwise() {
+    let scrub = |text: &str| parse(text).expect("valid").scrub;
+    let settings = |bytes_per_s, hours: u64| {
+        Some(ScrubSettings { bytes_per_s, interval: Duration::from_secs(hours * 3600) })
+    };
+    assert_eq!(scrub(""), settings(64 << 20, 168));
+    assert_eq!(scrub("[scrub]\nrate = \"1 GiB\"\ninterval_h = 0\n"), settings(1 << 30, 0));
+    assert_eq!(scrub("[scrub]\nenabled = false\nrate = \"1 GiB\"\n"), None);
+}
+
+#[test]
+fn a_senseless_scrub_is_refused() {
+    let refused = |text: &str| parse(&format!("[scrub]\n{text}")).expect_err("invalid").to_string();
+    assert!(refused("rate = \"1 KiB\"").contains("allowed is at least 1 MiB"));
+    assert!(refused("rate = \"fast\"").contains("is not a size"));
+    assert!(refused("interval_h = -1").contains("allowed are 0 to 8760"));
+    assert!(refused("interval_h = 8761").contains("allowed are 0 to 8760"));
+}

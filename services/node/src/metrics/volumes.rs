@@ -19,6 +19,14 @@ const BLOCKS: Name = Name::count(
     "volume_blocks",
     "Copies of blocks that were corrupted, and repaired; reads of lost ones; copies chosen after a crash.",
 );
+const SCRUB: Name =
+    Name::bytes("volume_scrub", "What a scrub goes through: all, and as far as the present pass has come.");
+const SCRUB_VERIFIED: Name =
+    Name::bytes("volume_scrub_verified", "Bytes of copies that scrubs read and verified.");
+const SCRUB_BLOCKS: Name =
+    Name::count("volume_scrub_blocks", "Blocks that scrubs found bad at first, lost, or could not read.");
+const SCRUB_ENDED: Name =
+    Name::seconds("volume_scrub_ended", "When a scrub ended last, since 1970-01-01 UTC; 0 if none did.");
 const SPACE: Name =
     Name::bytes("device_space", "Space of a device in extents that hold data, and free ones.");
 const METADATA: Name = Name::count("device_metadata_io", "Journal blocks written; other metadata I/O.");
@@ -49,8 +57,7 @@ pub(super) fn encode(
     encoder: &mut DescriptorEncoder<'_>,
     volumes: &[VolumeStatus],
 ) -> Result<(), fmt::Error> {
-    let named = |volume: &VolumeStatus| volume.provisioned_bytes;
-    let sizes = volumes.iter().map(|volume| (Labels([("volume", volume.name.as_str())]), named(volume)));
+    let sizes = volumes.iter().map(|volume| (named(volume), volume.provisioned_bytes));
     gauges(encoder, &SIZE, sizes)?;
     let healths = volumes.iter().flat_map(|volume| {
         HEALTHS.map(|(health, name)| {
@@ -75,7 +82,30 @@ pub(super) fn encode(
         ]
         .map(|(event, count)| (Labels([("volume", volume.name.as_str()), ("event", event)]), count))
     });
-    counters(encoder, &BLOCKS, blocks)
+    counters(encoder, &BLOCKS, blocks)?;
+    encode_scrubs(encoder, volumes)
+}
+
+fn named(volume: &VolumeStatus) -> Labels<'_, 1> {
+    Labels([("volume", volume.name.as_str())])
+}
+
+fn encode_scrubs(encoder: &mut DescriptorEncoder<'_>, volumes: &[VolumeStatus]) -> Result<(), fmt::Error> {
+    let parts = volumes.iter().flat_map(|volume| {
+        [("all", volume.provisioned_bytes), ("done", volume.scrub.done_bytes)]
+            .map(|(part, bytes)| (Labels([("volume", volume.name.as_str()), ("part", part)]), bytes))
+    });
+    gauges(encoder, &SCRUB, parts)?;
+    let verified = volumes.iter().map(|volume| (named(volume), volume.scrub.verified_bytes));
+    counters(encoder, &SCRUB_VERIFIED, verified)?;
+    let blocks = volumes.iter().flat_map(|volume| {
+        let scrub = &volume.scrub;
+        [("bad", scrub.bad_blocks), ("lost", scrub.lost_blocks), ("unread", scrub.unread_blocks)]
+            .map(|(event, count)| (Labels([("volume", volume.name.as_str()), ("event", event)]), count))
+    });
+    counters(encoder, &SCRUB_BLOCKS, blocks)?;
+    let ended = volumes.iter().map(|volume| (named(volume), volume.scrub.ended_s.unwrap_or(0)));
+    gauges(encoder, &SCRUB_ENDED, ended)
 }
 
 /// Values of each device by a third label.

@@ -34,6 +34,21 @@ pub struct VolumeState {
     pub target_epoch: u32,
     /// Its segments, in order.
     pub segments: Vec<SegmentState>,
+    /// How far its scrub is.
+    #[serde(default)]
+    pub scrub: ScrubState,
+}
+
+/// How far the scrub of a volume is. Times are in seconds since 1970-01-01 UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScrubState {
+    /// When the last pass began. A volume that was just made counts as scrubbed.
+    pub began_s: Option<u64>,
+    /// When a pass ended last.
+    pub ended_s: Option<u64>,
+    /// Segment and extent at which the pass is, if it did not end: everything before was verified.
+    pub at: Option<(u32, u32)>,
 }
 
 /// A segment.

@@ -152,7 +152,7 @@ fn decode(bytes: &[u8], path: &Path) -> Result<State, StateError> {
 mod tests {
     use uuid::Uuid;
 
-    use super::super::{InSync, ReplicaState, SegmentState, VolumeState};
+    use super::super::{InSync, ReplicaState, ScrubState, SegmentState, VolumeState};
     use super::*;
 
     fn state() -> State {
@@ -169,6 +169,7 @@ mod tests {
             shards: 32,
             target_epoch: 7,
             segments: vec![SegmentState { membership_epoch: 9, replicas: vec![replica] }],
+            scrub: ScrubState { began_s: Some(5), ended_s: None, at: Some((0, 17)) },
         };
         let mut state = State::new(Uuid::from_u128(1));
         state.volumes.insert(Uuid::from_u128(2), volume);

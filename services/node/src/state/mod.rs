@@ -12,6 +12,6 @@ mod document;
 mod file;
 mod keeper;
 
-pub use document::{InSync, ReplicaState, SegmentState, State, VolumeState};
+pub use document::{InSync, ReplicaState, ScrubState, SegmentState, State, VolumeState};
 pub use file::{Folder, StateError};
 pub use keeper::Keeper;

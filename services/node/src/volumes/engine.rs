@@ -16,6 +16,7 @@ use super::devices::{self, Device, Owner};
 use super::membership::{LocalMembership, set_of};
 use super::part::{self, SegmentPlan};
 use super::placement::{Map, Room};
+use super::scrubbing;
 use crate::config::{Config, Name, Replicas, VolumeSettings};
 use crate::state::{InSync, Keeper, ReplicaState, SegmentState, State, StateError, VolumeState};
 
@@ -134,7 +135,11 @@ impl Engine {
         }
         let volatile = devices.iter().any(|device| device.device.geometry().volatile_cache);
         let (pools, map) = (owner.pools, Mutex::new(map));
-        Ok(Arc::new(Engine { cores, keeper, membership, pools, devices, map, volatile }))
+        let engine = Arc::new(Engine { cores, keeper, membership, pools, devices, map, volatile });
+        if let Some(settings) = config.scrub {
+            tokio::spawn(scrubbing::scrub(Arc::downgrade(&engine), settings));
+        }
+        Ok(engine)
     }
 
     /// Opens a volume; makes it if it is not there yet.
@@ -285,6 +290,7 @@ fn open_in(
                 shards: SHARDS_PER_SEGMENT,
                 target_epoch: 0,
                 segments: Vec::new(),
+                scrub: scrubbing::of_new_volume(),
             };
             (Uuid::new_v4(), volume)
         }

@@ -249,6 +249,7 @@ mod tests {
                 shards: 1,
                 target_epoch: 1,
                 segments,
+                scrub: crate::state::ScrubState::default(),
             };
             let membership = LocalMembership::new(keeper.clone(), cores.handle());
             membership.expect(SEGMENT, cores.handle().ids().collect());

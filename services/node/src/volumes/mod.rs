@@ -10,6 +10,7 @@
 //! | `placement` | which lane a shard lives in |
 //! | `part` | what one core has of all this |
 //! | `tending` | replicas that are away are brought back, what a crash left suspect is verified |
+//! | `scrubbing` | when which volume is scrubbed, and where a pass is over restarts |
 //! | `membership` | which replicas are in sync, decided by the state's keeper |
 //! | `backend` | a volume behind a namespace |
 //! | `status` | what can be seen from outside |
@@ -20,10 +21,11 @@ mod engine;
 mod membership;
 mod part;
 mod placement;
+mod scrubbing;
 mod status;
 mod tending;
 
 pub use backend::VolumeBackend;
 pub use devices::DeviceError;
 pub use engine::{Engine, EngineError, OpenVolume};
-pub use status::{DeviceStatus, Health, ReplicaStatus, VolumeStatus};
+pub use status::{DeviceStatus, Health, ReplicaStatus, ScrubProgress, ScrubStage, VolumeStatus};

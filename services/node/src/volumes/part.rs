@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use ashlar_reactor::world::{AnyDevice, ReactorWorld};
 use ashlar_replication::peer::PeerError;
+use ashlar_replication::scrub::Position;
 use ashlar_replication::{
     InSyncSet, Layout, LocalPeer, OpenError as ShardOpenError, OpenSegment, ReplicaId, Volume,
 };
@@ -171,6 +172,27 @@ pub(super) fn adopt(segment: SegmentId, set: InSyncSet) {
     if let Some(opened) = volume(segment.volume) {
         opened.volume.adopt(segment.index, set);
     }
+}
+
+/// Scrubs this core's part of a volume from a position on, at so many bytes per second. False if the volume was closed
+/// before the end.
+pub(super) async fn scrub(id: Uuid, from: Position, bytes_per_s: u64) -> bool {
+    let Some((volume, held)) = volume(id).map(|opened| (Rc::clone(&opened.volume), Rc::downgrade(&opened)))
+    else {
+        return false;
+    };
+    let pass = std::pin::pin!(volume.scrub(from, bytes_per_s));
+    tending::until_closed(&held, pass).await.is_some()
+}
+
+/// Where this core's scrub of a volume is, if one runs.
+pub(super) fn scrubbing(id: Uuid) -> Option<Position> {
+    volume(id)?.volume.status().scrub.at
+}
+
+/// Volumes of which this core has a part.
+pub(super) fn open_volumes() -> Vec<Uuid> {
+    this().map_or_else(Vec::new, |part| part.volumes.borrow().keys().copied().collect())
 }
 
 /// What this core sees of each volume.

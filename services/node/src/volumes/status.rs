@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use ashlar_replication::Layout;
+use ashlar_replication::scrub::{Position, ScrubStatus};
 use ashlar_replication::status::{Counts, ReplicaState};
 use serde::Serialize;
 
 use super::engine::{Engine, EngineError};
 use super::part::{self, LaneSeen};
-use crate::state::{InSync, State};
+use crate::state::{InSync, ScrubState, State, VolumeState};
 
 /// How a volume is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -69,6 +71,41 @@ pub struct VolumeStatus {
     pub lost_blocks: u64,
     /// Blocks of which one copy was chosen after a crash (PROTOCOL S2).
     pub chosen_blocks: u64,
+    /// How its scrub gets on.
+    pub scrub: ScrubProgress,
+}
+
+/// Whether a volume is being scrubbed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScrubStage {
+    /// A pass is under way.
+    Running,
+    /// A pass has begun and does not go on now: other volumes have their turn, or scrubbing is off.
+    Interrupted,
+    /// The last pass has ended.
+    Waiting,
+}
+
+/// How the scrub of a volume gets on. Counts are since start, times in seconds since 1970-01-01 UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ScrubProgress {
+    /// Whether it runs.
+    pub stage: ScrubStage,
+    /// How far the pass has come in the volume, in bytes; 0 if there is none.
+    pub done_bytes: u64,
+    /// Bytes of copies that were read.
+    pub verified_bytes: u64,
+    /// Copies of blocks that failed at first.
+    pub bad_blocks: u64,
+    /// Blocks of which no good copy was found.
+    pub lost_blocks: u64,
+    /// Blocks that could not be read because the last replica failed.
+    pub unread_blocks: u64,
+    /// When the last pass began.
+    pub began_s: Option<u64>,
+    /// When a pass ended last.
+    pub ended_s: Option<u64>,
 }
 
 /// A device.
@@ -190,7 +227,33 @@ fn volume(state: &State, id: uuid::Uuid, seen: &[Seen]) -> Option<VolumeStatus> 
         repaired_blocks: counts.repaired,
         lost_blocks: counts.lost,
         chosen_blocks: counts.chosen,
+        scrub: scrub(volume, &parts),
     })
+}
+
+/// Puts together how far the cores are.
+fn scrub(volume: &VolumeState, parts: &[&ashlar_replication::status::VolumeStatus]) -> ScrubProgress {
+    let sum = |count: fn(&ScrubStatus) -> u64| parts.iter().map(|part| count(&part.scrub)).sum();
+    let ScrubState { began_s, ended_s, at } = volume.scrub;
+    let running = parts.iter().filter_map(|part| part.scrub.at).min();
+    let kept = at.map(|(segment, extent)| Position { segment, extent });
+    let (stage, at) = match (running, kept) {
+        (Some(at), _) => (ScrubStage::Running, Some(at)),
+        (None, Some(at)) => (ScrubStage::Interrupted, Some(at)),
+        (None, None) => (ScrubStage::Waiting, None),
+    };
+    let layout = Layout::new(volume.bytes, volume.segment_bytes, volume.shards).ok();
+    let offset = layout.zip(at).map(|(layout, at)| layout.offset(at.segment, at.extent));
+    ScrubProgress {
+        stage,
+        done_bytes: offset.unwrap_or(0),
+        verified_bytes: sum(|scrub| scrub.verified_bytes),
+        bad_blocks: sum(|scrub| scrub.bad_blocks),
+        lost_blocks: sum(|scrub| scrub.lost_blocks),
+        unread_blocks: sum(|scrub| scrub.unread_blocks),
+        began_s,
+        ended_s,
+    }
 }
 
 impl ReplicaStatus {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use ashlar_replication::ReplicaId;
@@ -43,14 +44,18 @@ pub(super) async fn tend(opened: Weak<Opened>) {
     }
 }
 
-/// Drives a future as long as the volume is open; looks at that once a second.
-async fn until_closed<F: Future + Unpin>(opened: &Weak<Opened>, mut future: F) -> Option<F::Output> {
+/// Drives a future as long as the volume is open: once it is closed nothing begins any more, and within a second it ends.
+pub(super) async fn until_closed<F: Future + Unpin>(
+    opened: &Weak<Opened>,
+    mut future: F,
+) -> Option<F::Output> {
+    let mut while_open = std::future::poll_fn(|context| match opened.strong_count() {
+        0 => Poll::Ready(None),
+        _ => std::pin::Pin::new(&mut future).poll(context).map(Some),
+    });
     loop {
-        if let Ok(output) = ashlar_reactor::timeout(LOOK_AGAIN, &mut future).await {
-            return Some(output);
-        }
-        if opened.strong_count() == 0 {
-            return None;
+        if let Ok(output) = ashlar_reactor::timeout(LOOK_AGAIN, &mut while_open).await {
+            return output;
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ashlar_node::metrics::{CoreSnapshot, LastReload, NodeCounts, Snapshot, page};
-use ashlar_node::volumes::{DeviceStatus, Health, ReplicaStatus, VolumeStatus};
+use ashlar_node::volumes::{DeviceStatus, Health, ReplicaStatus, ScrubProgress, ScrubStage, VolumeStatus};
 use ashlar_nvme::Status;
 use ashlar_nvme::ids::{Nguid, Nqn, Nsid};
 use ashlar_reactor::CoreCounters;
@@ -64,6 +64,16 @@ fn volume() -> VolumeStatus {
         repaired_blocks: 6,
         lost_blocks: 1,
         chosen_blocks: 0,
+        scrub: ScrubProgress {
+            stage: ScrubStage::Running,
+            done_bytes: 1 << 20,
+            verified_bytes: 1 << 21,
+            bad_blocks: 3,
+            lost_blocks: 2,
+            unread_blocks: 0,
+            began_s: Some(1000),
+            ended_s: Some(900),
+        },
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -227,4 +228,53 @@ fn two_devices_that_claim_to_be_the_same_are_left_alone() {
     let line = line.expect("the log tells");
     assert!(line.contains("twin") && line.contains(first.to_str().expect("text")), "{line}");
     assert!(daemon.stop().success());
+}
+
+/// Damages this block wherever it is on a device; returns how many times it was there.
+fn rot(device: &Path, content: &[u8]) -> usize {
+    let file = File::options().read(true).write(true).open(device).expect("the device");
+    let mut piece = vec![0; 1 << 20];
+    let mut found = 0;
+    for at in (0..DEVICE_BYTES).step_by(piece.len()) {
+        file.read_exact_at(&mut piece, at).expect("a read");
+        for (index, _) in piece.chunks_exact(4096).enumerate().filter(|(_, block)| *block == content) {
+            file.write_all_at(b"rot", at + index as u64 * 4096 + 100).expect("a write");
+            found += 1;
+        }
+    }
+    found
+}
+
+#[test]
+fn what_rots_where_no_host_reads_is_repaired_by_a_scrub() {
+    let place = folder();
+    let devices = [device(place.path(), "a"), device(place.path(), "b")];
+    let places = devices.each_ref().map(|path| path.to_str().expect("text"));
+    let text = config(&place.path().join("state"), &places);
+    let mut daemon = Daemon::start(&text);
+    as_host(daemon.portals()[0], |queue| async move { write_all(&queue, 7).await });
+    assert!(daemon.stop().success());
+    assert_eq!([rot(&devices[0], &content(5000, 7)), rot(&devices[1], &content(1023, 7))], [1, 1]);
+    let mut daemon = Daemon::start(&format!("{text}[scrub]\nrate = \"1 GiB\"\ninterval_h = 0\n"));
+    daemon.log_line_ever("scrubbed");
+    let blocks = |event| daemon.metric("ashlar_volume_blocks_total", &[("volume", "db"), ("event", event)]);
+    assert_eq!([blocks("repaired"), blocks("lost")], [Some(2.0), Some(0.0)]);
+    let db = [("volume", "db")];
+    assert!(daemon.metric("ashlar_volume_scrub_ended_seconds", &db).is_some_and(|ended_s| ended_s > 0.0));
+    // The extents that were written, of both copies.
+    let verified = daemon.metric("ashlar_volume_scrub_verified_bytes_total", &db);
+    assert!(verified.is_some_and(|bytes| bytes >= f64::from(2 * 4 * (4 << 20))), "{verified:?}");
+    assert!(daemon.stop().success());
+    // Each copy alone is whole again.
+    for away in 0..2 {
+        let hidden = place.path().join("hidden");
+        std::fs::rename(&devices[away], &hidden).expect("rename");
+        let mut daemon = Daemon::start(&text);
+        as_host(daemon.portals()[0], |queue| async move { check_all(&queue, 7).await });
+        assert!(daemon.stop().success());
+        std::fs::rename(&hidden, &devices[away]).expect("rename");
+        let mut daemon = Daemon::start(&text);
+        daemon.log_line_ever("a replica is in sync");
+        assert!(daemon.stop().success());
+    }
 }
