@@ -350,10 +350,11 @@ impl<W: World> Check<'_, W> {
                 if header.is_none_or(|header| header.generation < owned.generation) {
                     let address = self.superblock.layout.slab(*slab).header(Slot::of(owned.generation));
                     let what = format!(
-                        "it is bad or older than generation {}, in which the root of lane {} has it",
+                        "it is bad or older than generation {}, in which the root of lane {} has it; it is written \
+                         again when the device is opened",
                         owned.generation, view.lane
                     );
-                    self.find(Severity::Error, part, Some(address), what);
+                    self.find(Severity::Warning, part, Some(address), what);
                 }
             }
         }

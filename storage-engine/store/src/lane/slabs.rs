@@ -40,6 +40,19 @@ impl Owner {
     }
 }
 
+/// What a header says of a slab that a lane's root or journal names as its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// The same.
+    Agreed,
+    /// Less: it is bad, because it was durable first. The lane shall write it again.
+    Lost,
+    /// That the slab was released since.
+    Outdated,
+    /// That another lane has it.
+    Disputed(u32),
+}
+
 /// Slab headers that are read at a time.
 const READS: usize = 32;
 
@@ -84,6 +97,23 @@ impl SlabMap {
     /// Who owns a slab.
     pub(super) fn owner(&self, slab: Slab) -> Owner {
         Owner::from_word(self.words[slab.0 as usize].load(Ordering::Acquire))
+    }
+
+    /// Sets what a lane's own structures say of a slab against its header (PROTOCOL S7). A header that was lost is
+    /// known again at once, so that nobody takes the slab.
+    pub(super) fn claim(&self, slab: Slab, lane: u32, generation: u64) -> Claim {
+        let ours = Owner { lane: Some(lane), generation };
+        let word = &self.words[slab.0 as usize];
+        let restored = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
+            (Owner::from_word(word).generation < generation).then(|| ours.word())
+        });
+        let Err(word) = restored else { return Claim::Lost };
+        let owner = Owner::from_word(word);
+        match owner.lane {
+            _ if owner == ours => Claim::Agreed,
+            Some(other) if owner.generation == generation => Claim::Disputed(other),
+            _ => Claim::Outdated,
+        }
     }
 
     /// Slabs whose header names `lane`, with their generations.

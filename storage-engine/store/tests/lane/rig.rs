@@ -12,7 +12,7 @@ use ashlar_sim::disk::{Content, Device, DeviceSettings};
 use ashlar_sim::executor::Simulation;
 use ashlar_sim::process::ProcessSettings;
 use ashlar_sim::world::SimWorld;
-use ashlar_store::format::{DeviceId, Layout, Root};
+use ashlar_store::format::{DeviceId, Layout, Root, Slab, Slot};
 use ashlar_store::lane::{
     Change, Lane, LaneConfig, LaneError, LaneSite, Order, Origin, ShardSlot, SlabMap, Write,
 };
@@ -136,6 +136,11 @@ impl Rig {
         extent: ExtentId,
     ) -> Result<(), LaneError> {
         lane.free(self.change(shard, extent)).await
+    }
+
+    /// Lets the header of the slab rot that the lane took first.
+    pub(crate) fn rot_slab_header(&self) {
+        self.device.rot(self.layout.slab(Slab(0)).header(Slot::of(1)));
     }
 
     /// Blocks of the device with these bytes.

@@ -20,7 +20,7 @@ use super::cache::Cache;
 use super::checkpoint::Close;
 use super::flush::Flushes;
 use super::journal::{Journal, Resume};
-use super::slabs::{Owner, SlabMap};
+use super::slabs::{Claim, Owner, SlabMap};
 use super::suspects::Suspects;
 use super::tables::{ShardState, Tables};
 use super::types::{LaneConfig, LaneError, LaneSite};
@@ -61,6 +61,18 @@ pub enum OpenError {
         /// What is wrong.
         cause: BadBlock,
     },
+    /// Two lanes have the same slab: what the one or the other has there was overwritten.
+    #[error(
+        "slab {slab} belongs to lane {lane} and to lane {other}. What the device held must be rebuilt from other replicas"
+    )]
+    TwoOwners {
+        /// The slab.
+        slab: u32,
+        /// The lane that is opened.
+        lane: u32,
+        /// The lane that its header names.
+        other: u32,
+    },
     /// The journal lacks a block that was acknowledged (PROTOCOL S5): what it recorded is lost here.
     #[error(
         "journal block {missing} of lane {lane} is missing although it was durable: this replica is stale and must be rebuilt from other replicas"
@@ -90,12 +102,12 @@ impl<W: World> Lane<W> {
         config: LaneConfig,
     ) -> Result<Self, OpenError> {
         let root = read_root(&world, &disk, &site).await?;
-        let mut tables = read_tables(&world, &disk, &site, &slabs, &root).await?;
+        let (mut tables, lost) = read_tables(&world, &disk, &site, &slabs, &root).await?;
         for entry in &root.shards {
             tables.add_shard(entry.slot, ShardState::from_entry(entry));
         }
         let cache = Cache::new(config.cache_pages);
-        let mut replay = Replay::new(tables, cache);
+        let mut replay = Replay::new(tables, cache, site.lane, Arc::clone(&slabs), lost);
         let end = scan::journal(&world, &disk, &site, &root, &mut replay).await?;
         let resume = Resume {
             sequence: end.sequence,
@@ -110,7 +122,10 @@ impl<W: World> Lane<W> {
         };
         let journal = Journal::new(world.clone(), disk.clone(), (site, config.early_bytes), resume);
         journal.set_firsts(end.firsts);
-        let Replay { tables, cache, window, tails, released, .. } = replay;
+        let Replay { tables, cache, window, tails, released, lost, disputed, .. } = replay;
+        if let Some((slab, other)) = disputed {
+            return Err(OpenError::TwoOwners { slab: slab.0, lane: site.lane, other });
+        }
         let mut inner = Inner {
             world: world.clone(),
             disk,
@@ -141,6 +156,7 @@ impl<W: World> Lane<W> {
         let inner = Rc::new(inner);
         let marks: Rc<dyn super::journal::Marks> = Rc::clone(&inner) as _;
         inner.journal.set_marks(&marks);
+        inner.restore_headers(lost).await?;
         inner.begin_incarnation(released).await?;
         inner.background(Rc::clone(&inner).checkpoints());
         inner.background(Rc::clone(&inner).tick());
@@ -167,6 +183,20 @@ impl<W: World> Inner<W> {
             tables.change(extent).suspect = true;
             suspects.add(extent);
         }
+    }
+
+    /// Writes headers of slabs again that the lane has by its root or journal, and that were bad (PROTOCOL S7).
+    async fn restore_headers(&self, lost: Vec<(Slab, u64)>) -> Result<(), OpenError> {
+        for (slab, generation) in lost {
+            let kept =
+                self.tables.borrow().slabs.get(&slab).is_some_and(|kept| kept.generation == generation);
+            if kept {
+                let owner = Owner { lane: Some(self.site.lane), generation };
+                self.slabs.write_header(&self.world, &self.disk, slab, owner).await?;
+                tracing::warn!(device = %self.site.device, slab = slab.0, "a bad slab header was written again");
+            }
+        }
+        Ok(())
     }
 
     /// PROTOCOL S5: before anything else a block of a new incarnation; then a checkpoint, with which everything that
@@ -225,23 +255,33 @@ async fn read_root_slot<W: World>(
     Ok(header.decode_body(&body, &site.layout))
 }
 
-/// Reads what the root names of the slabs that the lane owns. Slabs that it took since are empty as far as tables are
-/// concerned (S7).
+/// Reads what the root names of the slabs that the lane owns, and says which of their headers are bad. Slabs that it
+/// took since are empty as far as tables are concerned (S7).
 async fn read_tables<W: World>(
     world: &W,
     disk: &W::Disk,
     site: &LaneSite,
     slabs: &SlabMap,
     root: &Root,
-) -> Result<Tables, OpenError> {
+) -> Result<(Tables, Vec<(Slab, u64)>), OpenError> {
     let tables = RefCell::new(Tables::new(site.layout));
-    let owned = |entry: &SlabEntry| {
-        let owner = slabs.owner(entry.slab);
-        let ours = owner.lane == Some(site.lane) && owner.generation == entry.owner_generation;
-        // PROTOCOL S7: what an older owner had is not ours any more.
-        ours || world.bug(Bug::ReplayOldOwner)
-    };
-    let entries: Vec<_> = root.slabs.iter().filter(|entry| owned(entry)).collect();
+    let mut entries = Vec::new();
+    let mut lost = Vec::new();
+    for entry in &root.slabs {
+        match slabs.claim(entry.slab, site.lane, entry.owner_generation) {
+            Claim::Agreed => entries.push(entry),
+            Claim::Lost => {
+                entries.push(entry);
+                lost.push((entry.slab, entry.owner_generation));
+            }
+            // PROTOCOL S7: what an older owner had is not ours any more.
+            _ if world.bug(Bug::ReplayOldOwner) => entries.push(entry),
+            Claim::Outdated => {}
+            Claim::Disputed(other) => {
+                return Err(OpenError::TwoOwners { slab: entry.slab.0, lane: site.lane, other });
+            }
+        }
+    }
     many(&entries, PAGES_IN_FLIGHT, async |entry: &&SlabEntry| {
         let held = read_slab(world, disk, site, entry).await?;
         tables.borrow_mut().add_slab(entry.slab, entry.owner_generation, entry.pages.clone(), &held);
@@ -254,7 +294,7 @@ async fn read_tables<W: World>(
             tables.add_slab(slab, generation, vec![None; site.layout.table_pages() as usize], &[]);
         }
     }
-    Ok(tables)
+    Ok((tables, lost))
 }
 
 async fn read_slab<W: World>(

@@ -1,10 +1,12 @@
 //! Applies journal records to the tables, those whose data is known to have landed at once (PROTOCOL S1).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::super::cache::Cache;
+use super::super::slabs::{Claim, SlabMap};
 use super::super::tables::{Life, Openness, ShardState, Tables, UncommittedKind};
 use super::super::types::{Origin, ShardSlot};
 use crate::checksum::Stored;
@@ -41,11 +43,33 @@ pub(super) struct Replay {
     pub(super) tails: BTreeMap<ShardSlot, Vec<Tail>>,
     /// Slabs whose release is durable here, and their generations until then.
     pub(super) released: Vec<(Slab, u64)>,
+    /// Slabs of the lane whose headers are bad, and their generations.
+    pub(super) lost: Vec<(Slab, u64)>,
+    /// A slab of the lane that another lane has, too.
+    pub(super) disputed: Option<(Slab, u32)>,
+    lane: u32,
+    slabs: Arc<SlabMap>,
 }
 
 impl Replay {
-    pub(super) fn new(tables: Tables, cache: Cache) -> Self {
-        Self { tables, cache, window: VecDeque::new(), tails: BTreeMap::new(), released: Vec::new() }
+    pub(super) fn new(
+        tables: Tables,
+        cache: Cache,
+        lane: u32,
+        slabs: Arc<SlabMap>,
+        lost: Vec<(Slab, u64)>,
+    ) -> Self {
+        Self {
+            tables,
+            cache,
+            window: VecDeque::new(),
+            tails: BTreeMap::new(),
+            released: Vec::new(),
+            lost,
+            disputed: None,
+            lane,
+            slabs,
+        }
     }
 
     /// Takes a block in. Its landed mark settles records of blocks before, and its own: they waited for their turn to
@@ -120,8 +144,7 @@ impl Replay {
                 self.tables.remove_shard(*shard);
                 self.tails.remove(shard);
             }
-            // The slab's header says who owns it; it was written before the record.
-            Record::SlabTaken { .. } => {}
+            Record::SlabTaken { slab, generation } => self.slab_taken(*slab, *generation),
             Record::SlabReleased { slab, generation } => {
                 let ours = self.tables.slabs.get(slab).is_some_and(|state| state.generation == *generation);
                 if ours {
@@ -130,6 +153,22 @@ impl Replay {
                     self.released.push((*slab, *generation));
                 }
             }
+        }
+    }
+
+    /// The slab's header says who owns it, and was written before the record: if it does not, it is bad.
+    fn slab_taken(&mut self, slab: Slab, generation: u64) {
+        if self.tables.slabs.contains_key(&slab) {
+            return;
+        }
+        match self.slabs.claim(slab, self.lane, generation) {
+            Claim::Lost => {
+                let pages = vec![None; self.tables.layout.table_pages() as usize];
+                self.tables.add_slab(slab, generation, pages, &[]);
+                self.lost.push((slab, generation));
+            }
+            Claim::Disputed(other) => self.disputed = Some((slab, other)),
+            Claim::Agreed | Claim::Outdated => {}
         }
     }
 
