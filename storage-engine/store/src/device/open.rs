@@ -102,6 +102,9 @@ type Copy = (u64, Result<Superblock, BadSuperblock>);
 pub async fn open<W: World>(world: &W, disk: &W::Disk) -> Result<OpenDevice, OpenError> {
     let blocks = Blocks::new(world, disk);
     let count = blocks.count();
+    if count < 2 {
+        return Err(OpenError::NotADevice { found: Vec::new() });
+    }
     let ends = [0, 1, count.saturating_sub(2), count.saturating_sub(1)];
     let mut copies: Vec<Copy> = Vec::new();
     for address in ends {

@@ -30,6 +30,14 @@ fn put(disk: &MemoryDisk, superblock: &Superblock, address: u64, change: impl Fn
 }
 
 #[test]
+fn file_too_small_for_a_superblock_is_no_device() {
+    for blocks in 0..2 {
+        let error = open(&MemoryDisk::new(blocks)).expect_err("there is no room");
+        assert!(matches!(error, OpenError::NotADevice { .. }), "{error:?}");
+    }
+}
+
+#[test]
 fn any_single_good_copy_is_enough() {
     let (disk, superblock) = formatted();
     let copies = superblock.layout.superblocks();
