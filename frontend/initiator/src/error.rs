@@ -44,7 +44,13 @@ impl std::fmt::Display for CommandError {
         let status = self.status();
         let retry = if self.dnr() { ", do not retry" } else { "" };
         let (opcode, sct, sc) = (self.opcode, status.sct(), status.sc());
-        write!(f, "command {opcode:02x}h failed: {status} (status {sct:x}h/{sc:02x}h{retry})")
+        write!(f, "command {opcode:02x}h failed: ")?;
+        // Codes of Fabrics commands have other names than those of the NVM command set.
+        match status.fabrics_name() {
+            Some(name) if opcode == ashlar_nvme::opcode::FABRICS => f.write_str(name)?,
+            _ => write!(f, "{status}")?,
+        }
+        write!(f, " (status {sct:x}h/{sc:02x}h{retry})")
     }
 }
 
@@ -285,4 +291,24 @@ pub enum Loss {
     /// Keep Alive was not answered.
     #[error("Keep Alive was not answered within {0:?}")]
     KeepAlive(Duration),
+}
+
+#[cfg(test)]
+mod tests {
+    use ashlar_nvme::opcode::FABRICS;
+    use ashlar_nvme::status::Retry;
+
+    use super::*;
+
+    #[test]
+    fn statuses_are_named_after_the_command_that_they_answer() {
+        let field = StatusField::new(Status::CONNECT_INVALID_PARAMETERS, Retry::Futile);
+        let told = |opcode| CommandError { field, result: 0, opcode }.to_string();
+        let (connect, write) = (told(FABRICS), told(1));
+        assert!(
+            connect.starts_with("command 7fh failed: Connect Invalid Parameters (status 1h/82h"),
+            "{connect}"
+        );
+        assert!(write.starts_with("command 01h failed: Attempted Write to Read Only Range"), "{write}");
+    }
 }

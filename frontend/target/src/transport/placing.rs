@@ -63,6 +63,7 @@ pub(crate) async fn place<F: OpenBackend>(state: &Rc<CoreState<F>>, moving: Movi
         Err(stream) => return handshake::part(&stream, refused(ConnectRefusal::BUSY)).await,
     };
     let admin = Qid(connect.command.qid.get()).is_admin();
+    let (host, subsystem) = (connect.data.host(), connect.data.subsystem());
     let parcel = Parcel { fd, terms, connect, surplus, local };
     let outcome = if admin {
         place_admin(state, parcel, &portal).await
@@ -74,7 +75,10 @@ pub(crate) async fn place<F: OpenBackend>(state: &Rc<CoreState<F>>, moving: Movi
     match outcome {
         Ok(()) => slot.keep(),
         Err((fd, refusal)) => {
-            tracing::debug!(status = %refusal.status, "Connect refused");
+            let [host, subsystem] =
+                [host, subsystem].map(|name| name.map_or_else(|_| "?".to_owned(), |name| name.to_string()));
+            let why = refusal.status.fabrics_name().unwrap_or("a status without a name");
+            tracing::info!(host, subsystem, why, "host refused");
             if let Some(fd) = fd {
                 handshake::part(&Stream::from_fd(fd), refused(refusal)).await;
             }
