@@ -1,5 +1,6 @@
 //! The Ashlar daemon: serves what its configuration names.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,10 +34,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let Some(path) = arguments.config else {
-        print!("{EXAMPLE}");
-        return ExitCode::SUCCESS;
-    };
+    let Some(path) = arguments.config else { return say(EXAMPLE) };
     let config = match Config::load(&path) {
         Ok(config) => config,
         Err(error) => {
@@ -45,8 +43,7 @@ fn main() -> ExitCode {
         }
     };
     if arguments.check {
-        println!("{} is valid", path.display());
-        return ExitCode::SUCCESS;
+        return say(&format!("{} is valid\n", path.display()));
     }
     let level = log::start(config.log, arguments.output);
     limits::raise(&config.cores);
@@ -66,6 +63,18 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             tracing::error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes to standard output. Whoever reads it may have gone, and its disk may be full.
+fn say(text: &str) -> ExitCode {
+    let mut output = std::io::stdout();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("writing to standard output: {error}");
             ExitCode::FAILURE
         }
     }

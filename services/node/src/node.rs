@@ -113,6 +113,7 @@ impl Node {
         for (index, settings) in config.portals.iter().enumerate() {
             portals.push(target.add_portal(portal(index, *settings)).await?);
         }
+        observer.note_serving();
         let node = Self { path: path.to_owned(), cores, target, served, observer, level };
         Ok((node, Addresses { portals, metrics }))
     }
@@ -144,6 +145,7 @@ impl Node {
     /// If something had to be given up.
     pub async fn stop(self) -> Result<(), NodeError> {
         let begin = Instant::now();
+        self.observer.note_stopping();
         let drained = tokio::time::timeout(DRAIN, self.target.stop()).await;
         drop((self.served, self.target, self.observer));
         let cores = self.cores;

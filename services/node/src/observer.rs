@@ -19,6 +19,17 @@ const FRESH: Duration = Duration::from_millis(100);
 /// How long a core may take to answer and still be called healthy.
 const HEALTHY: Duration = Duration::from_secs(2);
 
+/// How far the node's life has gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Storage is opened; hosts cannot connect.
+    Starting,
+    /// Hosts can connect.
+    Serving,
+    /// Hosts are let go.
+    Stopping,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Observer {
@@ -27,6 +38,7 @@ pub struct Observer {
     engine: Option<Arc<Engine>>,
     started: Instant,
     counts: Mutex<NodeCounts>,
+    phase: Mutex<Phase>,
     /// Busy time that was told last, per core: a counter never falls.
     busy_ns: Mutex<Vec<u64>>,
 }
@@ -42,7 +54,18 @@ impl Observer {
         let start_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let busy_ns = Mutex::new(vec![0; cores.count()]);
         let counts = Mutex::new(NodeCounts { start_s, ..NodeCounts::default() });
-        Self { cores, target, engine, started: ashlar_reactor::clock::read(), counts, busy_ns }
+        let (started, phase) = (ashlar_reactor::clock::read(), Mutex::new(Phase::Starting));
+        Self { cores, target, engine, started, counts, phase, busy_ns }
+    }
+
+    /// Hosts can connect from now on.
+    pub fn note_serving(&self) {
+        *lock(&self.phase) = Phase::Serving;
+    }
+
+    /// Hosts are let go from now on.
+    pub fn note_stopping(&self) {
+        *lock(&self.phase) = Phase::Stopping;
     }
 
     /// The configuration of the start was applied.
@@ -117,11 +140,39 @@ impl Source for Observer {
     }
 
     async fn trouble(&self) -> Option<String> {
+        let phase = *lock(&self.phase);
+        match phase {
+            Phase::Starting => return Some("the node is starting: hosts cannot connect yet".to_owned()),
+            Phase::Stopping => return Some("the node is stopping".to_owned()),
+            Phase::Serving => {}
+        }
         for id in self.cores.ids() {
             if !self.answers(id, HEALTHY).await {
                 return Some(format!("data core {id} does not answer"));
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ashlar_reactor::{Cores, CoresConfig};
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn node_is_healthy_only_while_hosts_can_connect() {
+        let cores = Cores::start(&CoresConfig::floating(1)).expect("a core");
+        let target = Target::start(cores.handle()).await.expect("a target");
+        let observer = Observer::new(cores.handle(), target.clone(), None);
+        assert!(observer.trouble().await.is_some_and(|reason| reason.contains("starting")));
+        observer.note_serving();
+        assert_eq!(observer.trouble().await, None);
+        observer.note_stopping();
+        assert!(observer.trouble().await.is_some_and(|reason| reason.contains("stopping")));
+        target.stop().await.expect("nothing is under way");
+        drop((observer, target));
+        cores.stop(HEALTHY).expect("nothing is left over");
     }
 }

@@ -120,6 +120,10 @@ impl Storage {
         match &self.kind {
             Kind::Plain(opener) => opener.resize(bytes)?,
             Kind::Volume(volume) if volume.bytes() == bytes => {}
+            Kind::Volume(volume) if volume.bytes() > bytes => {
+                let (name, present) = (volume.name().clone(), volume.bytes());
+                return Err(EngineError::Shrink { name, present, wanted: bytes }.into());
+            }
             Kind::Volume(volume) => return Err(EngineError::Grow(volume.name().clone()).into()),
         }
         self.bytes.store(bytes, Ordering::Release);

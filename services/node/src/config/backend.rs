@@ -19,21 +19,22 @@ pub(super) fn settings(
     let place = table.span();
     let table = table.get_ref();
     refuse_foreign_keys(check, table);
-    let bytes = match &table.size {
-        None => None,
-        Some(text) => Some(size(check, text, block_size)?),
-    };
-    match table.kind {
+    let before = check.problems();
+    let bytes = table.size.as_ref().and_then(|text| size(check, text, block_size));
+    let memory_max = table.memory_max.as_ref().and_then(|text| size(check, text, block_size));
+    let settings = match table.kind {
         BackendKind::Raw => raw(check, table, place, bytes),
-        BackendKind::Null => Some(BackendSettings::Null { bytes: required(check, place, bytes)? }),
-        BackendKind::Memory => {
-            let memory_max = match &table.memory_max {
-                None => None,
-                Some(text) => Some(size(check, text, block_size)?),
-            };
-            Some(BackendSettings::Memory { bytes: required(check, place, bytes)?, memory_max })
+        kind => {
+            if table.size.is_none() {
+                check.refuse(place, "missing key `size`, such as \"10 GiB\"");
+            }
+            bytes.map(|bytes| match kind {
+                BackendKind::Memory => BackendSettings::Memory { bytes, memory_max },
+                _ => BackendSettings::Null { bytes },
+            })
         }
-    }
+    };
+    settings.filter(|_| check.problems() == before)
 }
 
 /// Keys that belong to another kind of backend.
@@ -57,13 +58,6 @@ fn refuse_foreign_keys(check: &mut Check<'_>, table: &BackendTable) {
     }
 }
 
-fn required(check: &mut Check<'_>, place: Range<usize>, bytes: Option<u64>) -> Option<u64> {
-    if bytes.is_none() {
-        check.refuse(place, "missing key `size`, such as \"10 GiB\"");
-    }
-    bytes
-}
-
 fn raw(
     check: &mut Check<'_>,
     table: &BackendTable,
@@ -81,7 +75,9 @@ fn raw(
     let create = table.create.as_ref().filter(|create| *create.get_ref());
     let extent = match (create, bytes, &table.size) {
         (Some(_), Some(bytes), _) => RawExtent::Create { bytes },
-        (Some(create), None, _) => {
+        // Its size is wrong, and that was said.
+        (Some(_), None, Some(_)) => return None,
+        (Some(create), None, None) => {
             check.refuse(create.span(), "a file is created with a size: give size, such as \"10 GiB\"");
             return None;
         }

@@ -78,15 +78,19 @@ impl Check<'_> {
 
     /// An integer that must be in a range.
     pub(super) fn required_integer(&mut self, value: &Spanned<i64>, allowed: RangeInclusive<u32>) -> u32 {
+        let any = *allowed.start();
+        self.integer_in(value, allowed).unwrap_or(any)
+    }
+
+    /// An integer that must be in a range, and means nothing if it is not.
+    pub(super) fn integer_in(&mut self, value: &Spanned<i64>, allowed: RangeInclusive<u32>) -> Option<u32> {
         let number = *value.get_ref();
-        match u32::try_from(number) {
-            Ok(fits) if allowed.contains(&fits) => fits,
-            _ => {
-                let (from, to) = (allowed.start(), allowed.end());
-                self.refuse(value.span(), format!("{number} is not allowed; allowed are {from} to {to}"));
-                *from
-            }
+        let fits = u32::try_from(number).ok().filter(|fits| allowed.contains(fits));
+        if fits.is_none() {
+            let (from, to) = (allowed.start(), allowed.end());
+            self.refuse(value.span(), format!("{number} is not allowed; allowed are {from} to {to}"));
         }
+        fits
     }
 
     /// Keeps what is good, notes what is wrong.

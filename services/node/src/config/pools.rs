@@ -14,6 +14,9 @@ use super::{DevicePlace, Name, STATE_DIRECTORY};
 /// What stands before the size of a device in memory.
 const MEMORY: &str = "memory:";
 
+/// Smallest device in memory, in bytes: less cannot be formatted.
+const MEMORY_BYTES_MIN: u64 = 1 << 30;
+
 /// Largest device in memory, in bytes: more than machines have, far less than makes the daemon's own tables large.
 const MEMORY_BYTES_MAX: u64 = 1 << 40;
 
@@ -65,8 +68,11 @@ fn place(check: &mut Check<'_>, path: &Spanned<String>) -> Option<DevicePlace> {
     let text = path.get_ref();
     if let Some(size) = text.strip_prefix(MEMORY) {
         let bytes = check.accept(path.span(), parse_size(size))?;
-        if bytes > MEMORY_BYTES_MAX {
-            check.refuse(path.span(), format!("{text:?} is too large: at most 1 TiB"));
+        if !(MEMORY_BYTES_MIN..=MEMORY_BYTES_MAX).contains(&bytes) {
+            check.refuse(
+                path.span(),
+                format!("{text:?} is not allowed; allowed are 1 GiB to 1 TiB of memory"),
+            );
             return None;
         }
         return Some(DevicePlace::Memory { bytes });

@@ -41,9 +41,10 @@ pub(super) fn settings(
     let mut subsystems = BTreeMap::new();
     for table in tables {
         let table = table.get_ref();
-        let Some(nqn) = name(check, &table.nqn, &mut places) else { continue };
-        let subsystem = subsystem(check, &nqn, table, &mut seen);
-        subsystems.insert(nqn, subsystem);
+        // What is below a wrong name may be wrong, too.
+        let nqn = name(check, &table.nqn, &mut places);
+        let subsystem = subsystem(check, nqn.as_ref(), table, &mut seen);
+        subsystems.extend(nqn.map(|nqn| (nqn, subsystem)));
     }
     for Export { nqn, place, subsystem } in volumes {
         claim(check, &nqn, place.clone(), &mut places);
@@ -83,21 +84,27 @@ fn claim_uuid(check: &mut Check<'_>, uuid: Uuid, place: Range<usize>, seen: &mut
     }
 }
 
-fn subsystem(check: &mut Check<'_>, nqn: &Nqn, table: &SubsystemTable, seen: &mut Seen) -> SubsystemSettings {
+fn subsystem(
+    check: &mut Check<'_>,
+    nqn: Option<&Nqn>,
+    table: &SubsystemTable,
+    seen: &mut Seen,
+) -> SubsystemSettings {
     let (serial, model) = identification(check, nqn, table.serial.as_ref(), table.model.as_ref());
     let hosts = hosts(check, &table.hosts, table.allow_any_host.as_ref());
     let mut places: BTreeMap<Nsid, Range<usize>> = BTreeMap::new();
     let mut namespaces = BTreeMap::new();
     for table in &table.namespace {
         let table = table.get_ref();
-        let nsid = Nsid(check.required_integer(&table.nsid, 1..=NAMESPACES_MAX));
-        if let Some(before) = places.insert(nsid, table.nsid.span()) {
+        let nsid = check.integer_in(&table.nsid, 1..=NAMESPACES_MAX).map(Nsid);
+        if let Some(nsid) = nsid
+            && let Some(before) = places.insert(nsid, table.nsid.span())
+        {
             let line = check.line(before);
             check.refuse(table.nsid.span(), format!("namespace {nsid} is there already (line {line})"));
         }
-        if let Some(namespace) = namespace(check, nqn, nsid, table, seen) {
-            namespaces.insert(nsid, namespace);
-        }
+        let namespace = namespace(check, nqn.zip(nsid), table, seen);
+        namespaces.extend(nsid.zip(namespace));
     }
     SubsystemSettings { serial, model, hosts, namespaces }
 }
@@ -105,13 +112,13 @@ fn subsystem(check: &mut Check<'_>, nqn: &Nqn, table: &SubsystemTable, seen: &mu
 /// Serial and model number of a subsystem.
 pub(super) fn identification(
     check: &mut Check<'_>,
-    nqn: &Nqn,
+    nqn: Option<&Nqn>,
     serial: Option<&Spanned<String>>,
     model: Option<&Spanned<String>>,
 ) -> (String, String) {
     let serial = match serial {
         Some(serial) => printable(check, serial, SERIAL_MAX),
-        None => identity::serial(nqn),
+        None => nqn.map(identity::serial).unwrap_or_default(),
     };
     let model = match model {
         Some(model) => printable(check, model, MODEL_MAX),
@@ -164,18 +171,20 @@ pub(super) fn hosts(
 
 fn namespace(
     check: &mut Check<'_>,
-    nqn: &Nqn,
-    nsid: Nsid,
+    number: Option<(&Nqn, Nsid)>,
     table: &NamespaceTable,
     seen: &mut Seen,
 ) -> Option<NamespaceSettings> {
     let (uuid, uuid_place) = match &table.uuid {
-        None => (identity::namespace_uuid(nqn, nsid), table.nsid.span()),
-        Some(text) => (uuid(check, text)?, text.span()),
+        None => (number.map(|(nqn, nsid)| identity::namespace_uuid(nqn, nsid)), table.nsid.span()),
+        Some(text) => (uuid(check, text), text.span()),
     };
-    claim_uuid(check, uuid, uuid_place, seen);
-    let block_size = block_size(check, table.block_size.as_ref())?;
-    let backend = backend::settings(check, &table.backend, block_size)?;
+    if let Some(uuid) = uuid {
+        claim_uuid(check, uuid, uuid_place, seen);
+    }
+    let block_size = block_size(check, table.block_size.as_ref());
+    // A size that no block size takes is wrong in any case.
+    let backend = backend::settings(check, &table.backend, block_size.unwrap_or(LbaSize::B512))?;
     if let (BackendSettings::Raw { path, .. }, Some(place)) =
         (&backend, table.backend.get_ref().path.as_ref().map(Spanned::span))
         && let Some(before) = seen.paths.insert(path.clone(), place.clone())
@@ -183,7 +192,7 @@ fn namespace(
         let line = check.line(before);
         check.refuse(place, format!("{} belongs to another namespace (line {line})", path.display()));
     }
-    Some(NamespaceSettings { uuid, block_size, backend })
+    Some(NamespaceSettings { uuid: uuid?, block_size: block_size?, backend })
 }
 
 /// Logical block size of a namespace.

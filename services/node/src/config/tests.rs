@@ -449,6 +449,33 @@ fn all_broken_rules_are_told_in_order() {
 }
 
 #[test]
+fn what_is_wrong_below_something_wrong_is_told_too() {
+    let text = "\
+        [[subsystem]]
+        nqn = \"x\"
+        serial = \" \"
+        hosts = [\"y\"]
+        [[subsystem.namespace]]
+        nsid = 0
+        block_size = 1024
+        backend = { kind = \"raw\", path = \"z\", size = \"10\", create = true }
+        [[subsystem.namespace]]
+        nsid = 0
+        uuid = \"1\"
+        backend = { kind = \"memory\", size = \"1 B\", memory_max = \"2 B\" }
+        [[subsystem.namespace]]
+        nsid = 1
+        backend = { kind = \"null\", size = \"1 MiB\" }
+    ";
+    let told: Vec<String> = refusal_after_portal(text)
+        .lines()
+        .map(|line| line.splitn(3, ':').take(2).last().unwrap_or_default().to_owned())
+        .collect();
+    // Line 10 has a size and a path, 14 two sizes. Nothing is said of numbers that are there twice, for none is.
+    assert_eq!(told, ["4", "5", "6", "8", "9", "10", "10", "12", "13", "14", "14"]);
+}
+
+#[test]
 fn unreadable_file_is_named() {
     let error = Config::load(Path::new("/nonexistent/a.toml")).expect_err("no such file");
     assert_eq!(

@@ -144,7 +144,7 @@ fn export(check: &mut Check<'_>, name: &Name, bytes: u64, table: &VolumeTable) -
         Some(text) => subsystems::uuid(check, text)?,
     };
     let (serial, model) =
-        subsystems::identification(check, &nqn, table.serial.as_ref(), table.model.as_ref());
+        subsystems::identification(check, Some(&nqn), table.serial.as_ref(), table.model.as_ref());
     let hosts = subsystems::hosts(check, &table.hosts, table.allow_any_host.as_ref());
     let block_size = subsystems::block_size(check, table.block_size.as_ref())?;
     let backend = BackendSettings::Volume { name: name.clone(), bytes };

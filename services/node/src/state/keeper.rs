@@ -93,7 +93,32 @@ fn again(error: &StateError) -> StateError {
     }
 }
 
+/// Whether the state can be written, as far as is known, so that what fails again and again is told once.
+#[derive(Debug, Default)]
+struct Trouble {
+    /// What was told last, and how often it came since.
+    told: Option<(String, u64)>,
+}
+
+impl Trouble {
+    fn note(&mut self, saved: &Result<(), StateError>) {
+        match (saved, &mut self.told) {
+            (Ok(()), told) => {
+                if let Some((_, failed)) = told.take() {
+                    tracing::info!(failed, "the volumes' state is made durable again");
+                }
+            }
+            (Err(error), Some((text, failed))) if *text == error.to_string() => *failed += 1,
+            (Err(error), told) => {
+                tracing::error!(%error, "a change of the volumes' state could not be made durable");
+                *told = Some((error.to_string(), 1));
+            }
+        }
+    }
+}
+
 fn keep(folder: &Folder, mut state: State, asked: &mpsc::Receiver<Change>) {
+    let mut trouble = Trouble::default();
     while let Ok(first) = asked.recv() {
         let mut next = state.clone();
         let mut answers = vec![first(&mut next)];
@@ -102,10 +127,13 @@ fn keep(folder: &Folder, mut state: State, asked: &mpsc::Receiver<Change>) {
         {
             answers.push(change(&mut next));
         }
-        let saved = if next == state { Ok(()) } else { folder.save(&next) };
-        match &saved {
-            Ok(()) => state = next,
-            Err(error) => tracing::error!(%error, "a change of the volumes' state could not be made durable"),
+        let changed = next != state;
+        let saved = if changed { folder.save(&next) } else { Ok(()) };
+        if changed {
+            trouble.note(&saved);
+        }
+        if saved.is_ok() {
+            state = next;
         }
         for answer in answers {
             answer(saved.as_ref().err());
@@ -151,6 +179,24 @@ mod tests {
             let node = runtime().block_on(keeper.state()).expect("state").node;
             assert_eq!(node, Uuid::from_u128(expected));
         }
+    }
+
+    #[test]
+    fn what_fails_again_and_again_is_told_once() {
+        let full = |what| {
+            let source = std::io::Error::from(std::io::ErrorKind::StorageFull);
+            Err(StateError::System { what, path: FOLDER.into(), source })
+        };
+        let mut trouble = Trouble::default();
+        let told = |trouble: &Trouble| trouble.told.as_ref().map(|(_, failed)| *failed);
+        for times in 1..4 {
+            trouble.note(&full("write"));
+            assert_eq!(told(&trouble), Some(times));
+        }
+        trouble.note(&full("sync"));
+        assert_eq!(told(&trouble), Some(1), "that is news");
+        trouble.note(&Ok(()));
+        assert_eq!(told(&trouble), None);
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub enum EngineError {
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// There are fewer pools with devices than replicas.
-    #[error("{wanted} replicas are in {wanted} pools, and only {there} have devices that are there")]
+    #[error("its replicas need {wanted} pools with devices that can be used, and there are {there}")]
     Pools {
         /// Replicas that are wanted.
         wanted: usize,

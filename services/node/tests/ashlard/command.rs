@@ -1,6 +1,8 @@
 //! What the program says and how it exits when it is not to run, or cannot.
 
+use std::fs::File;
 use std::net::TcpListener;
+use std::process::Command;
 
 use crate::running::{SETTINGS, run, subsystem, write};
 
@@ -43,6 +45,21 @@ fn broken_configurations_end_it_with_line_key_and_what_is_allowed() {
         for arguments in [&[][..], &["--check"]] {
             assert_eq!(refused(&text, arguments), (Some(1), message.to_owned()));
         }
+    }
+}
+
+#[test]
+fn output_that_nobody_takes_is_an_error_and_no_panic() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = write(folder.path(), SETTINGS);
+    let path = path.to_str().expect("a path of letters");
+    for arguments in [&["--print-example-config"][..], &["--config", path, "--check"]] {
+        let full = File::options().write(true).open("/dev/full").expect("Linux has it");
+        let mut program = Command::new(env!("CARGO_BIN_EXE_ashlard"));
+        let output = program.args(arguments).stdout(full).output().expect("the program runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.starts_with("writing to standard output: No space left"), "{said}");
     }
 }
 

@@ -9,7 +9,7 @@ use ashlar_nvme::event::AsyncEvent;
 use ashlar_nvme::ids::{HostId, Lba, Nqn, Nsid, Qid};
 use ashlar_reactor::{CoreId, Cores, CoresConfig, IoBuf, Reply};
 
-use crate::running::{Daemon, SETTINGS, subsystem};
+use crate::running::{Daemon, SETTINGS, subsystem, text};
 
 const HOST: &str = "nqn.2026-01.io.x:host";
 const SUBSYSTEM: &str = "nqn.2026-01.io.x:a";
@@ -107,6 +107,9 @@ fn host_that_may_no_longer_connect_is_let_go() {
     is_connected.recv().expect("the host connects");
     assert_eq!(daemon.reload(&only("nqn.2026-01.io.x:other")), (1, 0));
     assert!(host.wait().expect("the host's core runs"), "it may not connect again");
+    let line = daemon.log_line_ever("host refused");
+    let told = ["host", "subsystem", "why"].map(|field| text(&line, field));
+    assert_eq!(told, [HOST, SUBSYSTEM, "Connect Invalid Host"]);
     core.stop();
 }
 
