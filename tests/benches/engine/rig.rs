@@ -112,7 +112,7 @@ impl Spread {
         let next =
             self.0.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0.set(next);
-        (u128::from(next) * u128::from(bound) >> 64) as u64
+        ((u128::from(next) * u128::from(bound)) >> 64) as u64
     }
 }
 
