@@ -16,6 +16,9 @@ use crate::load::{self, words};
 /// Name of the one subsystem.
 pub(crate) const SUBSYSTEM: &str = "nqn.2026-01.io.ashlar:bench";
 
+/// NQN of the one volume.
+pub(crate) const VOLUME: &str = "nqn.2026-01.io.ashlar:volume:bench";
+
 /// A daemon with one data core.
 pub(crate) struct Daemon {
     node: Node,
@@ -47,15 +50,26 @@ impl Drop for Held {
 impl Daemon {
     /// Starts one that serves `namespaces`: lines of TOML, one `[[subsystem.namespace]]` each.
     pub(crate) fn start(settings: &Settings, namespaces: &str) -> Result<Self, BenchError> {
+        let subsystem = format!("[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\nallow_any_host = true\n{namespaces}");
+        Self::start_serving(settings, &subsystem)
+    }
+
+    /// Starts one that serves a volume: lines of TOML for pools, devices and the volume itself.
+    pub(crate) fn start_with_volume(settings: &Settings, volume: &str) -> Result<Self, BenchError> {
+        Self::start_serving(settings, volume)
+    }
+
+    fn start_serving(settings: &Settings, what: &str) -> Result<Self, BenchError> {
         let ports = free_ports(2).map_err(io("looking for free ports"))?;
         let (address, metrics) = (ports[0], ports[1]);
-        let configuration = format!(
-            "[cores]\ncpus = [{}]\n[log]\nlevel = \"warn\"\n[metrics]\nlisten = \"{metrics}\"\n\
-             [[portal]]\nlisten = \"{address}\"\n[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\nallow_any_host = true\n\
-             {namespaces}",
-            settings.target_cpu
-        );
-        let node = Node::start(&[address, metrics], |_| configuration)?;
+        let node = Node::start(&[address, metrics], |folder| {
+            format!(
+                "[cores]\ncpus = [{}]\n[log]\nlevel = \"warn\"\n[metrics]\nlisten = \"{metrics}\"\n\
+                 [[portal]]\nlisten = \"{address}\"\n[state]\ndirectory = \"{}\"\n{what}",
+                settings.target_cpu,
+                folder.display()
+            )
+        })?;
         Ok(Self { node, address, metrics, ashlar: built::program("ashlar")? })
     }
 
@@ -66,10 +80,20 @@ impl Daemon {
 
     /// Loads it with `ashlar perf`.
     pub(crate) fn perf(&self, settings: &Settings, arguments: &str) -> Result<serde_json::Value, BenchError> {
+        self.perf_on(SUBSYSTEM, settings, &format!("--time {}s {arguments}", settings.seconds))
+    }
+
+    /// The same on a subsystem of one's choice, for the time that `arguments` say.
+    pub(crate) fn perf_on(
+        &self,
+        subsystem: &str,
+        settings: &Settings,
+        arguments: &str,
+    ) -> Result<serde_json::Value, BenchError> {
         let mut all = words("perf -o json --warmup 500ms");
         all.extend(words(&format!(
-            "--address {} --subsystem {SUBSYSTEM} --cpus {} --time {}s",
-            self.address, settings.load_cpu, settings.seconds
+            "--address {} --subsystem {subsystem} --cpus {}",
+            self.address, settings.load_cpu
         )));
         all.extend(words(arguments));
         load::json("ashlar perf", &self.ashlar, &all)

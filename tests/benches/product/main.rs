@@ -2,7 +2,7 @@
 //! NVMe/TCP over the loopback. Prints the tables of `docs/performance.md`.
 //!
 //! Runs are interleaved (A B C A B C …), so that a machine that changes its mind hits all of them; figures are
-//! medians. `product [table|fairness|idle|raw|ceiling]… [--rounds N] [--seconds N]` picks and bounds.
+//! medians. `product [table|fairness|idle|raw|ceiling|mirror]… [--rounds N] [--seconds N]` picks and bounds.
 
 mod ceiling;
 mod daemon;
@@ -10,6 +10,7 @@ mod error;
 mod fairness;
 mod idle;
 mod load;
+mod mirror;
 mod raw;
 mod reference;
 mod table;
@@ -31,7 +32,7 @@ pub(crate) struct Settings {
     pub(crate) load_cpu: usize,
 }
 
-const PARTS: [&str; 5] = ["ceiling", "table", "fairness", "idle", "raw"];
+const PARTS: [&str; 6] = ["ceiling", "table", "fairness", "idle", "raw", "mirror"];
 
 fn settings(arguments: &[String]) -> Result<(Settings, Vec<&str>), BenchError> {
     let mut settings = Settings { rounds: 3, seconds: 3, target_cpu: 0, load_cpu: 1 };
@@ -74,6 +75,7 @@ fn run() -> Result<(), BenchError> {
             "table" => table::run(&settings)?,
             "fairness" => fairness::run(&settings)?,
             "idle" => idle::run(&settings)?,
+            "mirror" => mirror::run(&settings)?,
             _ => raw::run(&settings)?,
         }
     }
