@@ -204,9 +204,9 @@ impl<W: World, P: Peer<W>, M: Membership> Volume<W, P, M> {
         &self.throttle
     }
 
-    /// Verifies every in-sync copy of what this core owns from `from` on, and repairs what is bad. Never reads more than
-    /// `bytes_per_s`, and less while it slows hosts down. When this is dropped, [`ScrubStatus::at`] says where the next
-    /// call goes on; one call at a time.
+    /// Verifies every in-sync copy of what this core owns from `from` on, and repairs what is bad. Never reads more
+    /// than `bytes_per_s`, and less while it slows hosts down. When this is dropped, [`ScrubStatus::at`] says where the
+    /// next call goes on; one call at a time.
     ///
     /// [`ScrubStatus::at`]: crate::scrub::ScrubStatus::at
     pub async fn scrub(&self, from: Position, bytes_per_s: u64) {

@@ -44,7 +44,8 @@ pub(super) async fn tend(opened: Weak<Opened>) {
     }
 }
 
-/// Drives a future as long as the volume is open: once it is closed nothing begins any more, and within a second it ends.
+/// Drives a future as long as the volume is open: once it is closed nothing begins any more, and it ends within a
+/// second.
 pub(super) async fn until_closed<F: Future + Unpin>(
     opened: &Weak<Opened>,
     mut future: F,
