@@ -10,7 +10,7 @@ use ashlar_store::lane::ReadData;
 use ashlar_store::{Blocks, EXTENT_BLOCKS};
 
 use crate::digest::{alike, largest_read, parts};
-use crate::member::Member;
+use crate::member::{Member, Role};
 use crate::peer::{Kind, Peer, PeerError};
 use crate::ranges::{Place, Want};
 use crate::shard::{Inner, Shard, ShardError};
@@ -49,6 +49,11 @@ impl<W: World, P: Peer<W>> Inner<W, P> {
         }
     }
 
+    fn joining(&self) -> Vec<Rc<Member<P>>> {
+        let members = self.members.borrow();
+        members.iter().filter(|member| member.role.get() == Role::Joining).cloned().collect()
+    }
+
     /// Reads blocks of a place that is alone on them, `first` being asked first, and repairs what it finds bad.
     pub(crate) async fn read_alone(
         self: &Rc<Self>,
@@ -64,6 +69,9 @@ impl<W: World, P: Peer<W>> Inner<W, P> {
         if let Some(first) = &first {
             members.sort_by_key(|member| !Rc::ptr_eq(member, first));
         }
+        // One that is in step, and may have been added without this core knowing it yet (PROTOCOL R2), is asked last:
+        // the others may rely on it already and fail.
+        members.extend(self.joining());
         let mut bad = Vec::new();
         let mut cause = PeerError::Gone;
         for member in &members {
