@@ -1,3 +1,5 @@
+//! Fixed seeds of the mirror, with every rule and without one at a time.
+
 use ashlar_io::Bug;
 
 use super::*;
@@ -7,7 +9,7 @@ use crate::scenario::run;
 
 #[test]
 fn what_was_acknowledged_is_read_and_both_replicas_are_equal_at_rest() {
-    for failure in play(&Mirror, &Plan::new(1, 8)).failures {
+    if let Some(failure) = play(&Mirror, &Plan::new(1, 8)).failures.first() {
         panic!("{}seed {}: {:?}", failure.trace, failure.seed, failure.failure);
     }
 }
