@@ -266,13 +266,13 @@ fn what_rots_where_no_host_reads_is_repaired_by_a_scrub() {
     assert!(verified.is_some_and(|bytes| bytes >= f64::from(2 * 4 * (4 << 20))), "{verified:?}");
     assert!(daemon.stop().success());
     // Each copy alone is whole again.
-    for away in 0..2 {
+    for device in &devices {
         let hidden = place.path().join("hidden");
-        std::fs::rename(&devices[away], &hidden).expect("rename");
+        std::fs::rename(device, &hidden).expect("rename");
         let mut daemon = Daemon::start(&text);
         as_host(daemon.portals()[0], |queue| async move { check_all(&queue, 7).await });
         assert!(daemon.stop().success());
-        std::fs::rename(&hidden, &devices[away]).expect("rename");
+        std::fs::rename(&hidden, device).expect("rename");
         let mut daemon = Daemon::start(&text);
         daemon.log_line_ever("a replica is in sync");
         assert!(daemon.stop().success());
