@@ -5,7 +5,7 @@
 //! | `document` | the file's tables as they are written |
 //! | `source` | from a place in the text to its line and key |
 //! | `error` | what is wrong with a file |
-//! | `check` | the rules; `cores`, `portals`, `subsystems`, `backend`, `pools`, `volumes`, `scrub` hold those of their tables |
+//! | `check` | the rules; `cores`, `portals`, `subsystems`, `backend`, `pools`, `volumes`, `scrub`: of one table each |
 //! | [`quantity`] | sizes with units |
 //! | [`identity`] | what follows from an NQN when the file does not say it |
 //!

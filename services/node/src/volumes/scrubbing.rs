@@ -1,5 +1,5 @@
-//! When which volume is scrubbed. Volumes have their turns one after the other, so that one rate holds for all of them; a
-//! pass goes on after a restart where it was.
+//! When which volume is scrubbed. Volumes have their turns one after the other, so that one rate holds for all
+//! of them; a pass goes on after a restart where it was.
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
