@@ -390,13 +390,14 @@ impl Core {
     }
 
     fn fire_timers(&self) {
+        let mut due = Vec::new();
+        while let Some(waker) = self.timers.borrow_mut().pop_due(self.now()) {
+            due.push(waker);
+        }
         self.urgent.set(true);
-        loop {
-            let due = self.timers.borrow_mut().pop_due(self.now());
-            match due {
-                Some(waker) => waker.wake(),
-                None => break,
-            }
+        // Each goes to the front of the queue: the last one woken runs first.
+        for waker in due.into_iter().rev() {
+            waker.wake();
         }
         self.urgent.set(false);
     }

@@ -79,6 +79,32 @@ fn timers_end_in_the_order_of_their_deadlines() {
 }
 
 #[test]
+fn timers_that_are_due_at_once_end_in_the_order_of_their_deadlines() {
+    let cores = cores(1);
+    let order = on_core(&cores, 0, || async {
+        let order = Rc::new(std::cell::RefCell::new(Vec::new()));
+        let tasks: Vec<_> = [3u64, 1, 2]
+            .into_iter()
+            .map(|ms| {
+                let order = Rc::clone(&order);
+                spawn_join(async move {
+                    sleep(Duration::from_millis(ms)).await;
+                    order.borrow_mut().push(ms);
+                })
+            })
+            .collect();
+        // Behind the three, which have armed their timers: the core is kept busy until all are due.
+        spawn_join(async { std::thread::sleep(Duration::from_millis(20)) }).await.expect("the task ends");
+        for task in tasks {
+            task.await.expect("the task ends");
+        }
+        order.take()
+    });
+    assert_eq!(order, [1, 2, 3]);
+    cores.stop(DRAIN).expect("nothing is left over");
+}
+
+#[test]
 fn a_time_limit_ends_a_future_that_never_would() {
     let cores = cores(1);
     on_core(&cores, 0, || async {
