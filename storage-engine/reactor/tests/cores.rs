@@ -54,12 +54,12 @@ fn a_core_runs_what_it_is_given_and_answers() {
     cores.stop(DRAIN).expect("nothing is left over");
 }
 
-#[test]
-fn timers_end_in_the_order_of_their_deadlines() {
+/// The order in which sleeps of so many milliseconds end that begin in this order, with `meanwhile` behind them.
+fn order_of_ends(sleeps: [u64; 3], meanwhile: impl FnOnce() + Send + 'static) -> Vec<u64> {
     let cores = cores(1);
-    let order = on_core(&cores, 0, || async {
+    let order = on_core(&cores, 0, move || async move {
         let order = Rc::new(std::cell::RefCell::new(Vec::new()));
-        let tasks: Vec<_> = [30u64, 10, 20]
+        let tasks: Vec<_> = sleeps
             .into_iter()
             .map(|ms| {
                 let order = Rc::clone(&order);
@@ -69,39 +69,26 @@ fn timers_end_in_the_order_of_their_deadlines() {
                 })
             })
             .collect();
+        spawn_join(async { meanwhile() }).await.expect("the task ends");
         for task in tasks {
             task.await.expect("the task ends");
         }
         order.take()
     });
-    assert_eq!(order, [10, 20, 30]);
     cores.stop(DRAIN).expect("nothing is left over");
+    order
+}
+
+#[test]
+fn timers_end_in_the_order_of_their_deadlines() {
+    assert_eq!(order_of_ends([30, 10, 20], || {}), [10, 20, 30]);
 }
 
 #[test]
 fn timers_that_are_due_at_once_end_in_the_order_of_their_deadlines() {
-    let cores = cores(1);
-    let order = on_core(&cores, 0, || async {
-        let order = Rc::new(std::cell::RefCell::new(Vec::new()));
-        let tasks: Vec<_> = [3u64, 1, 2]
-            .into_iter()
-            .map(|ms| {
-                let order = Rc::clone(&order);
-                spawn_join(async move {
-                    sleep(Duration::from_millis(ms)).await;
-                    order.borrow_mut().push(ms);
-                })
-            })
-            .collect();
-        // Behind the three, which have armed their timers: the core is kept busy until all are due.
-        spawn_join(async { std::thread::sleep(Duration::from_millis(20)) }).await.expect("the task ends");
-        for task in tasks {
-            task.await.expect("the task ends");
-        }
-        order.take()
-    });
-    assert_eq!(order, [1, 2, 3]);
-    cores.stop(DRAIN).expect("nothing is left over");
+    // The core is kept busy until all are due.
+    let busy = || std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(order_of_ends([3, 1, 2], busy), [1, 2, 3]);
 }
 
 #[test]
